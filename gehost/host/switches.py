@@ -50,7 +50,9 @@ class SwitchFile:
         others = [name for name in self.passes if name not in names and name != "ALL"]
         if not others:
             return []
-        near = [intended for name in others for intended in nearest(name, names, 1)]
+        near = dict.fromkeys(
+            intended for name in others for intended in nearest_by_words(name, names, 1)
+        )
         intended = f"; did you mean {', '.join(near)}?" if near else ""
         return [f"{path}: no pass of this name is loaded: {', '.join(others)}{intended}"]
 

@@ -22,9 +22,10 @@ from gehost import (
     es,
 )
 from gehost_ge import passes
-from gehost_ge.builder import GraphBuilder, TensorHolder, building_patterns
+from gehost_ge.builder import GraphBuilder, TensorHolder
+from gehost_ge.building import building_patterns
 from gehost_ge.drafts import current_inputs
-from gehost_ge.errors import GeError, checked, items_of, origin_of
+from gehost_ge.errors import GeError, checked, items_of, origin_of, plain_function
 from gehost_ge.forms import FORMS
 from gehost_ge.graph import Graph
 from gehost_ge.graph import Node as GeNode
@@ -121,8 +122,8 @@ class PatternAdapter(gehost.PatternFusionPass):
     def MeetRequirements(self, match: gehost.MatchResult) -> bool | Refusal:
         pattern, _ = self._by_pattern[match.pattern]
         for node in pattern.host_pattern.graph.nodes:
-            misfit = pattern.draft.misfits.get(node)
-            if misfit is not None and (reason := misfit(match.GetMatchedNode(node))):
+            form = pattern.draft.forms.get(node)
+            if form is not None and (reason := form.misfit(match.GetMatchedNode(node))):
                 return Refusal.of(reason)
         token = current_inputs.set(match.inputs)
         try:
@@ -188,14 +189,17 @@ class DecomposeAdapter(gehost.DecomposePass):
 
     def __init__(self, cls: type[passes.DecomposePass]) -> None:
         self._author = _Author(cls)
-        super().__init__(list({onnx_name(op): None for op in cls.op_types}))
-        self._names = {onnx_name(op): op for op in cls.op_types}
+        self._forms = {onnx_name(op): FORMS.get(op) for op in cls.op_types}
+        super().__init__(list(self._forms))
 
     def Run(self, graph: gehost.Graph, context: CustomPassContext) -> Any:
         self._author.context = PassContext(context)
         return super().Run(graph, context)
 
     def MeetRequirements(self, node: Node) -> bool | Refusal:
+        form = self._forms.get(node.op)
+        if form is not None and (reason := form.misfit(node)):
+            return Refusal.of(reason)
         token = current_inputs.set(list(node.inputs))
         try:
             author = self._author
@@ -211,7 +215,8 @@ class DecomposeAdapter(gehost.DecomposePass):
             current_inputs.reset(token)
 
     def _node(self, node: Node) -> GeNode:
-        return GeNode(node, self._names.get(node.op, ""))
+        form = self._forms.get(node.op)
+        return GeNode(node, {} if form is None else {node: form})
 
 
 class GraphAdapter(gehost.FusionBasePass):
@@ -231,13 +236,15 @@ class GraphAdapter(gehost.FusionBasePass):
 
 
 def onnx_name(op: str) -> str:
-    """Return the ONNX operator that GE's name stands for, the name itself if it has none.
+    """Return the ONNX operator that a name of ``op_types`` stands for.
 
-    A name that ONNX has is ONNX's: the nodes of a decompose pass have ONNX's attributes.
+    Raises:
+        PatternError: it stands for several nodes, or ONNX means another operator by it.
     """
-    if op in es.operator_names("") or op not in FORMS:
-        return op
-    return FORMS[op].onnx or op
+    form = FORMS.get(op)
+    if form is None or form.onnx:
+        return op if form is None else form.onnx
+    raise PatternError(f"op_types: {op} is no single node here, but {form.here}")
 
 
 def _as_patterns(returned: Any) -> list[Pattern]:
@@ -268,8 +275,9 @@ _NUMBERED = frozenset(
 def _tensors(returned: Any, method: Callable[..., Any]) -> list[TensorHolder]:
     items = [returned] if isinstance(returned, TensorHolder) else items_of(returned)
     if not items or not all(isinstance(tensor, TensorHolder) for tensor in items):
+        name = getattr(plain_function(method), "__name__", repr(method))
         raise PatternError(
-            f"{method.__name__} must return a tensor or a list of tensors, got {returned!r}",
+            f"{name} must return a tensor or a list of tensors, got {returned!r}",
             where=origin_of(method),
         )
     return items

@@ -6,28 +6,52 @@ from collections.abc import Sequence
 from typing import Any
 
 from gehost import DataType, EsTensor, Node, es
-from gehost_ge.builder import in_pattern
+from gehost_ge.attributes import (
+    COUNT,
+    Attribute,
+    array_of,
+    data_type,
+    derived,
+    fixed,
+    flag,
+    ge_type,
+    numbers_of,
+    one,
+    text,
+    whole,
+    whole_numbers,
+)
+from gehost_ge.building import in_pattern
 from gehost_ge.errors import GeError
 from gehost_ge.form import (
-    array_of,
+    FORMS,
     axes_of,
-    constant,
-    constants,
+    check_only,
     counted,
     form,
     has_only,
-    only,
+    operator,
     own_form,
+    swapped,
 )
 from gehost_ge.types import DataType as GeDataType
 from gehost_ge.types import to_onnx
 
+operator("Cast", "x", here="`Cast`; the type has GE's number", dst_type=data_type("to"))
 
-@form("Cast", onnx="Cast")
-def _cast(x: EsTensor, dst_type: Any) -> EsTensor:
-    """`Cast`; the type has GE's number."""
-    is_number = isinstance(dst_type, int) and dst_type in list(GeDataType)
-    return es.Cast(x, to=to_onnx(GeDataType(dst_type) if is_number else dst_type))
+
+INT64 = derived(lambda _: GeDataType.DT_INT64)
+"""The type of sizes and indices, which is ONNX's."""
+
+
+def _squeezed(node: Any) -> list[int]:
+    is_bare = node.attr("axes") is None and (len(node.inputs) < 2 or node.inputs[1] is None)
+    return [] if is_bare else numbers_of(node, "axes")
+
+
+def _permutation(node: Any) -> list[int]:
+    perm = node.attr("perm")
+    return list(map(int, perm)) if perm is not None else numbers_of(node, "perm")[::-1]
 
 
 def _partial(node: Node) -> str:
@@ -37,84 +61,95 @@ def _partial(node: Node) -> str:
 
 def _typed(tensor: EsTensor, dtype: int) -> EsTensor:
     """Convert sizes, which are int64 in ONNX; in a pattern the type does not count."""
-    onnx = to_onnx(GeDataType(dtype))
+    onnx = to_onnx(ge_type(dtype))
     return tensor if in_pattern() or onnx is DataType.INT64 else es.Cast(tensor, to=onnx)
 
 
-@form("Shape", onnx="Shape", misfit=_partial)
+@form("Shape", onnx="Shape", misfit=_partial, dtype=INT64)
 def _shape(x: EsTensor, dtype: int = GeDataType.DT_INT32) -> EsTensor:
     """`Shape`, and `Cast` unless `dtype` is int64."""
     return _typed(es.Shape(x), dtype)
 
 
-@form("Size", onnx="Size")
+@form("Size", onnx="Size", dtype=INT64)
 def _size(x: EsTensor, dtype: int = GeDataType.DT_INT32) -> EsTensor:
     """`Size`, and `Cast` unless `dtype` is int64."""
     return _typed(es.Size(x), dtype)
 
 
-@form("Reshape", onnx="Reshape")
+def _copies(node: Node) -> str:
+    shape = node.input(1)
+    sizes = node.attrs.get("shape") if shape is None else shape.array
+    copies = sizes is not None and 0 in sizes and not node.attr("allowzero")
+    return f"shape: a size of 0 copies the size in ONNX; {own_form('Reshape')}" if copies else ""
+
+
+@form("Reshape", onnx="Reshape", misfit=_copies, axis=fixed(0), num_axes=fixed(-1))
 def _reshape(x: EsTensor, shape: EsTensor, axis: int = 0, num_axes: int = -1) -> EsTensor:
     """`Reshape` of all axes; a 0 among the numbers is refused, as ONNX copies the size."""
-    only("Reshape", axis=(axis, 0), num_axes=(num_axes, -1))
+    check_only("Reshape", axis=(axis, 0), num_axes=(num_axes, -1))
     sizes = array_of(shape)
     if not in_pattern() and sizes is not None and not sizes.all():
         raise GeError(f"Reshape: a size of 0 copies the size in ONNX; {own_form('Reshape')}")
     return es.Reshape(x, shape)
 
 
-@form("Flatten", onnx="Flatten")
-def _flatten(x: EsTensor, axis: int = 1) -> EsTensor:
-    """`Flatten`."""
-    return es.Flatten(x, axis=int(axis))
+operator("Flatten", "x", axis=whole("axis", 1))
 
 
-@form("Squeeze", onnx="Squeeze")
+@form("Squeeze", onnx="Squeeze", axis=Attribute(_squeezed, lambda value: {"axes": axes_of(value)}))
 def _squeeze(x: EsTensor, axis: Any = ()) -> EsTensor:
     """`Squeeze`, of all axes of size 1 by default."""
     axes = axes_of(axis)
     return es.Squeeze(x) if axes == [] else es.Squeeze(x, axes=axes)
 
 
-@form("Unsqueeze", onnx="Unsqueeze")
-def _unsqueeze(x: EsTensor, axes: Any = ()) -> EsTensor:
-    """`Unsqueeze`."""
-    return es.Unsqueeze(x, axes=axes_of(axes))
+_AXES = Attribute(
+    lambda node: numbers_of(node, "axes"), lambda value: {"axes": axes_of(value)}, default=()
+)
+operator("Unsqueeze", "x", axes=_AXES)
 
 
-@form("ExpandDims", onnx="Unsqueeze")
-def _expand_dims(x: EsTensor, axis: Any) -> EsTensor:
-    """`Unsqueeze` at one axis, a number."""
-    return es.Unsqueeze(x, axes=[constant("ExpandDims", "axis", axis)])
+def _not_one_axis(node: Node) -> str:
+    try:
+        axes = numbers_of(node, "axes")
+    except GeError:
+        return "axis: the model computes the axes; use Unsqueeze"
+    return "" if len(axes) == 1 else "axis: ExpandDims adds one; use Unsqueeze"
 
 
-@form("Transpose", onnx="Transpose")
-def _transpose(x: EsTensor, perm: Any) -> EsTensor:
-    """`Transpose`; `perm` is numbers."""
-    return es.Transpose(x, perm=constants("Transpose", "perm", perm))
+operator(
+    "ExpandDims",
+    "x",
+    "Unsqueeze",
+    "`Unsqueeze` at one axis, a number",
+    _not_one_axis,
+    axis=Attribute(lambda node: numbers_of(node, "axes")[0], lambda value: {"axes": [one(value)]}),
+)
+_PERM = Attribute(_permutation, lambda value: {"perm": whole_numbers(value)})
+operator("Transpose", "x", here="`Transpose`; `perm` is numbers", perm=_PERM)
+operator("TransposeD", "x", "Transpose", perm=_PERM)
 
 
-@form("TransposeD", onnx="Transpose")
-def _transpose_d(x: EsTensor, perm: Sequence[int]) -> EsTensor:
-    """`Transpose`."""
-    return es.Transpose(x, perm=constants("TransposeD", "perm", perm))
-
-
-@form("Concat", onnx="Concat")
+@form("Concat", onnx="Concat", concat_dim=whole("axis"), N=COUNT)
 def _concat(concat_dim: int, x: Sequence[EsTensor], N: int | None = None) -> EsTensor:
     """`Concat`; the axis is a number."""
     return _joined("Concat", x, concat_dim, N)
 
 
-@form("ConcatV2", "ConcatD", onnx="Concat")
+@form("ConcatV2", "ConcatD", onnx="Concat", concat_dim=whole("axis"), N=COUNT)
 def _concat_v2(x: Sequence[EsTensor], concat_dim: int, N: int | None = None) -> EsTensor:
     """`Concat`; the axis is a number."""
     return _joined("ConcatV2", x, concat_dim, N)
 
 
+def _axis(name: str, attribute: str, value: Any) -> int:
+    return FORMS[name].write(attribute, value)["axis"]
+
+
 def _joined(name: str, x: Sequence[EsTensor], axis: Any, count: int | None) -> EsTensor:
     counted(name, x, count)
-    return es.Concat(*x, axis=constant(name, "concat_dim", axis))
+    return es.Concat(*x, axis=_axis(name, "concat_dim", axis))
 
 
 def _is_uneven_split(node: Node) -> bool:
@@ -143,6 +178,8 @@ def _is_uneven_split(node: Node) -> bool:
         if _is_uneven_split(node)
         else ""
     ),
+    split_dim=whole("axis"),
+    num_split=derived(lambda node: len(node.outputs)),
 )
 def _split(
     split_dim: int, x: EsTensor, outputs: int, num_split: int | None = None
@@ -150,16 +187,16 @@ def _split(
     """`Split` into equal parts; the axis is a number."""
     if num_split not in (None, outputs):
         raise ValueError(f"Split: num_split is {num_split}, but {outputs} outputs are wanted")
-    axis = constant("Split", "split_dim", split_dim)
+    axis = _axis("Split", "split_dim", split_dim)
     result = es.Split(x, axis=axis, num_outputs=outputs)
     return [result] if isinstance(result, EsTensor) else list(result)
 
 
-@form("Slice", onnx="Slice")
+@form("Slice")
 def _slice(x: EsTensor, offsets: Any, size: Any) -> EsTensor:
     """`Slice` of all axes; numbers, and in replacements alone."""
     _not_in_pattern("Slice")
-    starts, sizes = constants("Slice", "offsets", offsets), constants("Slice", "size", size)
+    starts, sizes = whole_numbers(offsets), whole_numbers(size)
     if len(starts) != len(sizes) or min(starts, default=0) < 0 or min(sizes, default=0) < -1:
         raise ValueError(f"Slice: offsets {starts} and size {sizes} are of one length, from 0 on")
     pairs = zip(starts, sizes, strict=True)
@@ -173,7 +210,7 @@ _END = 2**63 - 1
 
 def _pads(name: str, paddings: Any, *, by_axis: bool = True) -> list[int]:
     _not_in_pattern(name)
-    numbers = constants(name, "paddings", paddings)
+    numbers = whole_numbers(paddings)
     return [*numbers[::2], *numbers[1::2]] if by_axis else numbers
 
 
@@ -182,7 +219,7 @@ def _not_in_pattern(name: str) -> None:
         raise GeError(f"{name}: its inputs are not those of the model's nodes; {own_form(name)}")
 
 
-@form("Pad", onnx="Pad")
+@form("Pad")
 def _pad(x: EsTensor, paddings: Any) -> EsTensor:
     """`Pad` with zeros; numbers, and in replacements alone."""
     return es.Pad(x, pads=_pads("Pad", paddings))
@@ -211,137 +248,160 @@ def _pad_v3(
     return es.Pad(x, pads, constant_values, mode=mode)
 
 
-@form(
+operator(
     "Gather",
-    onnx="Gather",
+    "x indices",
+    here="`Gather` with axis 0",
     misfit=lambda node: (
         "axis: GE's Gather has axis 0; use GatherV2" if node.attrs.get("axis") else ""
     ),
+    validate_indices=fixed(value=True),
+    batch_dims=fixed(0),
 )
-def _gather(
-    x: EsTensor, indices: EsTensor, validate_indices: bool = True, batch_dims: int = 0
-) -> EsTensor:
-    """`Gather` with axis 0."""
-    del validate_indices
-    only("Gather", batch_dims=(batch_dims, 0))
-    return es.Gather(x, indices, axis=0)
-
-
-@form("GatherV2", onnx="Gather")
-def _gather_v2(x: EsTensor, indices: EsTensor, axis: Any, batch_dims: int = 0) -> EsTensor:
-    """`Gather`; the axis is a number."""
-    only("GatherV2", batch_dims=(batch_dims, 0))
-    return es.Gather(x, indices, axis=constant("GatherV2", "axis", axis))
-
-
-@form("GatherElements", onnx="GatherElements")
-def _gather_elements(x: EsTensor, index: EsTensor, dim: int = 0) -> EsTensor:
-    """`GatherElements` with this `axis`."""
-    return es.GatherElements(x, index, axis=int(dim))
-
-
-@form(
+operator(
+    "GatherV2",
+    "x indices",
+    "Gather",
+    "`Gather`; the axis is a number",
+    axis=whole("axis"),
+    batch_dims=fixed(0),
+)
+operator(
+    "GatherElements", "x index", here="`GatherElements` with this `axis`", dim=whole("axis", 0)
+)
+operator(
     "GatherNd",
-    onnx="GatherND",
+    "x indices",
+    "GatherND",
     misfit=lambda node: (
         f"batch_dims: GatherNd has none; {own_form('GatherND')}"
         if node.attrs.get("batch_dims")
         else ""
     ),
 )
-def _gather_nd(x: EsTensor, indices: EsTensor) -> EsTensor:
-    """`GatherND`."""
-    return es.GatherND(x, indices)
-
-
-@form("ScatterElements", onnx="ScatterElements")
-def _scatter_elements(
-    data: EsTensor, indices: EsTensor, updates: EsTensor, axis: int = 0, reduction: str = "none"
-) -> EsTensor:
-    """`ScatterElements`."""
-    return es.ScatterElements(data, indices, updates, axis=int(axis), reduction=reduction)
-
-
-@form("ReverseSequence", onnx="ReverseSequence")
-def _reverse_sequence(
-    x: EsTensor, seq_lengths: EsTensor, seq_dim: int, batch_dim: int = 0
-) -> EsTensor:
-    """`ReverseSequence` with `time_axis`, `batch_axis`."""
-    return es.ReverseSequence(x, seq_lengths, time_axis=int(seq_dim), batch_axis=int(batch_dim))
+operator(
+    "ScatterElements",
+    "data indices updates",
+    axis=whole("axis", 0),
+    reduction=text("reduction", "none"),
+)
+operator(
+    "ReverseSequence",
+    "x seq_lengths",
+    here="`ReverseSequence` with `time_axis`, `batch_axis`",
+    seq_dim=whole("time_axis"),
+    batch_dim=whole("batch_axis", 0),
+)
 
 
 @form("Where")
 def _where(x: EsTensor) -> EsTensor:
     """`Transpose(NonZero)`, a row for each number; ONNX's `Where` is `SelectV2`."""
-    return es.Transpose(es.NonZero(x), perm=[1, 0])
+    return swapped(es.NonZero(x))
 
 
 def _topped(
-    x: EsTensor, k: Any, *, is_sorted: bool, axis: int, largest: bool
+    x: EsTensor, k: Any, *, is_sorted: bool, axis: int, largest: bool, dtype: int
 ) -> dict[str, EsTensor]:
     expected = k if isinstance(k, EsTensor) else [int(k)]
     values, indices = es.TopK(x, expected, axis=axis, largest=int(largest), sorted=int(is_sorted))
-    return {"values": values, "indices": indices}
+    return {"values": values, "indices": _typed(indices, dtype)}
 
 
-@form("TopKV2", onnx="TopK")
+_SORTED, _DIM, _LARGEST = flag("sorted"), whole("axis"), flag("largest")
+
+
+@form(
+    "TopKV2",
+    onnx="TopK",
+    sorted=_SORTED,
+    dim=_DIM,
+    largest=_LARGEST,
+    indices_dtype=INT64,
+)
 def _top_k_v2(
     x: EsTensor,
     k: EsTensor,
     sorted: bool = True,  # noqa: A002 - GE's name
     dim: int = -1,
     largest: bool = True,
+    indices_dtype: int = GeDataType.DT_INT64,
 ) -> dict[str, EsTensor]:
-    """`TopK`; `indices` are int64."""
-    return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest)
+    """`TopK`; `indices` are int64, as ONNX's, where `indices_dtype` is left out."""
+    return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest, dtype=indices_dtype)
 
 
-@form("TopK", onnx="TopK")
+@form(
+    "TopK",
+    onnx="TopK",
+    sorted=_SORTED,
+    dim=_DIM,
+    largest=_LARGEST,
+    indices_dtype=INT64,
+)
 def _top_k_v1(
     x: EsTensor,
     k: EsTensor,
     sorted: bool = True,  # noqa: A002 - GE's name
     largest: bool = True,
     dim: int = -1,
+    indices_dtype: int = GeDataType.DT_INT64,
 ) -> dict[str, EsTensor]:
-    """`TopK`; `indices` are int64."""
-    return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest)
+    """`TopK`; as `TopKV2`."""
+    return _topped(x, k, is_sorted=sorted, axis=dim, largest=largest, dtype=indices_dtype)
 
 
-@form(
-    "ArgMaxV2",
-    onnx="ArgMax",
-    misfit=has_only("ArgMaxV2", "ArgMax", keepdims=0, select_last_index=0),
-)
-def _arg_max(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
-    """`ArgMax` without `keepdims`, and `Cast` unless `dtype` is int64."""
-    axis = constant("ArgMaxV2", "dimension", dimension)
-    return _typed(es.ArgMax(x, axis=axis, keepdims=0), dtype)
+def _single_axis(name: str, onnx: str) -> None:
+    @form(
+        name,
+        onnx=onnx,
+        here=f"`{onnx}` without `keepdims`, and `Cast` unless `dtype` is int64",
+        misfit=has_only(name, onnx, keepdims=0, select_last_index=0),
+        dimension=whole("axis"),
+        dtype=INT64,
+    )
+    def call(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
+        axis = _axis(name, "dimension", dimension)
+        return _typed(es.op(onnx)(x, axis=axis, keepdims=0), dtype)
+
+    del call
 
 
-@form("ArgMin", onnx="ArgMin", misfit=has_only("ArgMin", "ArgMin", keepdims=0, select_last_index=0))
-def _arg_min(x: EsTensor, dimension: Any, dtype: int = GeDataType.DT_INT64) -> EsTensor:
-    """`ArgMin` without `keepdims`, and `Cast` unless `dtype` is int64."""
-    axis = constant("ArgMin", "dimension", dimension)
-    return _typed(es.ArgMin(x, axis=axis, keepdims=0), dtype)
+_single_axis("ArgMaxV2", "ArgMax")
+_single_axis("ArgMin", "ArgMin")
 
 
-@form("Fill")
+def _not_scalar(node: Node) -> str:
+    x = node.input(0)
+    is_scalar = x is not None and x.shape is not None and len(x.shape) == 0
+    return "" if is_scalar else "value: Fill has a scalar; use Expand"
+
+
+@form("Fill", misfit=_not_scalar)
 def _fill(dims: EsTensor, value: EsTensor) -> EsTensor:
     """`Expand` of a scalar."""
     return es.Expand(value, dims)
 
 
-@form("Range", onnx="Range")
-def _range(start: EsTensor, limit: EsTensor, delta: EsTensor, is_closed: bool = False) -> EsTensor:
-    """`Range` without its limit."""
-    only("Range", is_closed=(bool(is_closed), False))
-    return es.Range(start, limit, delta)
+operator(
+    "Range", "start limit delta", here="`Range` without its limit", is_closed=fixed(value=False)
+)
+operator(
+    "Cumsum",
+    "x axis",
+    "CumSum",
+    exclusive=flag("exclusive", default=False),
+    reverse=flag("reverse", default=False),
+)
 
 
-@form("Cumsum", onnx="CumSum")
-def _cumsum(
-    x: EsTensor, axis: EsTensor, exclusive: bool = False, reverse: bool = False
-) -> EsTensor:
-    """`CumSum`."""
-    return es.CumSum(x, axis, exclusive=int(exclusive), reverse=int(reverse))
+def _may_keep(node: Node) -> str:
+    """``Expand`` keeps sizes of ``x`` that are larger than those of the shape."""
+    shape, result = node.input(1), node.outputs[0]
+    sizes = None if shape is None else shape.array
+    known = None if result is None or result.shape is None else list(result.shape)
+    is_whole = sizes is not None and sizes.tolist() == known
+    return "" if is_whole else f"shape: it may not be the result's; {own_form('Expand')}"
+
+
+operator("BroadcastTo", "x shape", "Expand", misfit=_may_keep)

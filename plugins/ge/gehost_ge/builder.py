@@ -7,34 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from enum import Enum
 from typing import Any, NoReturn
 
 import numpy as np
 
 from gehost import EsGraphBuilder, EsTensor, es
-from gehost_ge.drafts import Draft, DraftTensor
+from gehost_ge.building import in_pattern
+from gehost_ge.drafts import Draft, DraftNode, DraftTensor
 from gehost_ge.errors import GeError, checked, items_of, origin
 from gehost_ge.graph import Graph, Node, agree
 from gehost_ge.types import DataType, Format, Shape, TensorDesc, to_onnx
-
-_is_pattern: ContextVar[bool] = ContextVar("gehost_ge_is_pattern", default=False)
-
-
-@contextmanager
-def building_patterns() -> Generator[None]:
-    """Let numbers of the block's graphs match any constant, as GE's patterns do."""
-    token = _is_pattern.set(True)
-    try:
-        yield
-    finally:
-        _is_pattern.reset(token)
-
-
-def in_pattern() -> bool:
-    """Whether the graphs that are built are patterns: their numbers stand for any constant."""
-    return _is_pattern.get()
 
 
 class InputType(Enum):
@@ -132,9 +115,7 @@ class GraphBuilder:
         self.name = checked(name or "graph", str, "a name as text")
         with es.written_at(origin()):
             self.built = EsGraphBuilder(self.name)
-        self.types: dict[Any, str] = {}
-        """The names by which the author calls operators, by producer."""
-        self.draft = Draft(self.built.graph, self.types)
+        self.draft = Draft(self.built.graph)
         self._outputs: dict[int, TensorHolder] = {}
         self._is_used = False
 
@@ -314,7 +295,7 @@ class GraphBuilder:
         producer = self.own(tensor).producer
         if not isinstance(producer, es.EsNode):
             raise GeError(f"{tensor!r} has no operator with attributes")
-        producer.params[checked(name, str, "the name of an attribute")] = value
+        Node(DraftNode(producer, self.draft)).set_attr(name, value)
 
 
 def _no_attributes(name: str, value: Any, tensor: TensorHolder | None = None) -> NoReturn:

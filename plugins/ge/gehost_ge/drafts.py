@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+import onnx
 
 import gehost
 from gehost import EsTensor, GehostError, TensorType, es
+from gehost_ge.form import Form
 
 current_inputs: ContextVar[Sequence[Any]] = ContextVar("gehost_ge_inputs", default=())
 """The tensors that the match or node reads for which a method of a pass runs."""
@@ -22,21 +24,17 @@ class Draft:
 
     Attributes:
         graph: the host's.
-        types: the names by which the author calls operators, by producer.
+        forms: the operators as the author calls them, by producer.
         inputs: the tensors or types that its inputs stand for, by index.
         data_types: the element types with which the author creates inputs, by producer.
         is_pattern: a pattern took it over.
-        misfits: say why a node of a model is not the author's operator, by producer.
     """
 
     graph: es.EsGraph
-    types: Mapping[Any, str] = field(default_factory=dict[Any, str])
+    forms: dict[Any, Form] = field(default_factory=dict[Any, Form])
     inputs: Sequence[Any] = field(default_factory=current_inputs.get)
     data_types: dict[Any, Any] = field(default_factory=dict[Any, Any])
     is_pattern: bool = False
-    misfits: dict[Any, Callable[[gehost.Node], str]] = field(
-        default_factory=dict[Any, Callable[[gehost.Node], str]]
-    )
 
     @property
     def name(self) -> str:
@@ -82,7 +80,8 @@ class DraftNode:
     @property
     def op_type(self) -> str:
         if isinstance(self.producer, es.EsNode):
-            return self.draft.types.get(self.producer, self.producer.GetType())
+            form = self.draft.forms.get(self.producer)
+            return self.producer.GetType() if form is None else form.name
         return "Const" if hasattr(self.producer, "array") else "Data"
 
     @property
@@ -94,6 +93,17 @@ class DraftNode:
     @property
     def attrs(self) -> dict[str, Any]:
         return getattr(self.producer, "params", {})
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute, or the default of the newest opset; else None."""
+        if name in self.attrs or not isinstance(self.producer, es.EsNode):
+            return self.attrs.get(name)
+        if not onnx.defs.has(self.producer.GetType()):
+            return None
+        entry = onnx.defs.get_schema(self.producer.GetType()).attributes.get(name)
+        default = None if entry is None else entry.default_value
+        value = onnx.helper.get_attribute_value(default) if default and default.type else None
+        return value.decode() if isinstance(value, bytes) else value
 
     @property
     def inputs(self) -> list[DraftTensor | None]:

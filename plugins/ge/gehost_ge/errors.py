@@ -22,9 +22,16 @@ def origin() -> es.Origin:
 
 
 def origin_of(function: Callable[..., Any]) -> es.Origin:
-    """Return file and line of a function's definition."""
-    code = function.__code__
-    return es.Origin(code.co_filename, code.co_firstlineno)
+    """Return file and line of a function's definition, behind ``partial`` and decorators."""
+    plain = plain_function(function)
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
+    return origin() if code is None else es.Origin(code.co_filename, code.co_firstlineno)
+
+
+def plain_function(function: Any) -> Any:
+    """Return the function that a ``functools.partial`` or a decorator wraps."""
+    inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+    return function if inner is None else plain_function(inner)
 
 
 @contextmanager

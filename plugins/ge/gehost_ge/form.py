@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from gehost import EsTensor, Node
-from gehost_ge.builder import in_pattern
+from gehost import EsTensor, Node, es
+from gehost_ge.attributes import REQUIRED, Attribute, array_of, fixed, whole_numbers
+from gehost_ge.building import in_pattern
 from gehost_ge.types import DataType as GeDataType
 
 
@@ -31,40 +30,62 @@ class Form:
     """An operator under GE's name.
 
     Attributes:
+        name: GE's.
         call: builds it; its signature is the published one. Parameters annotated as ``EsTensor``
             are inputs.
         onnx: the operator of a model that GE's name stands for, ``""`` if it is several.
         misfit: says why a node of ``onnx`` is none of GE's operator, ``""`` if it is.
-        inputs: the published inputs of an operator without attributes, where ``call`` takes any.
+        attributes: GE's attributes, as a node of ``onnx`` has them.
+        here: what it becomes, for the page.
+        parameters: the published ones where ``call`` takes any.
     """
 
+    name: str
     call: Callable[..., Any]
     onnx: str
     misfit: Callable[[Node], str] = _fits
-    inputs: str = ""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
+    here: str = ""
+    parameters: tuple[inspect.Parameter, ...] = ()
 
     @property
     def signature(self) -> inspect.Signature:
-        if not self.inputs:
+        if not self.parameters:
             return inspect.signature(self.call)
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature(
-            [inspect.Parameter(name, kind, annotation="EsTensor") for name in self.inputs.split()]
-        )
+        return inspect.Signature(self.parameters)
 
     @property
     def published(self) -> str:
         """The parameters as GE documents them."""
         return ", ".join(map(_text, self.signature.parameters.values()))
 
-    @property
-    def here(self) -> str:
-        """What it becomes, for the page."""
-        return (self.call.__doc__ or f"`{self.onnx}`").partition("\n")[0].removesuffix(".")
-
     def is_input(self, parameter: inspect.Parameter) -> bool:
         """Whether numbers of a pattern stand for any constant there."""
         return "EsTensor" in str(parameter.annotation)
+
+    def stands_for(self, node: Node) -> bool:
+        """Whether a node of a model is one of GE's operator."""
+        return node.op == self.onnx and not self.misfit(node)
+
+    def as_called(self, arguments: Mapping[str, Any]) -> Form:
+        """Return the form with the attributes for which this call writes nodes."""
+        structural = {
+            name: fixed(arguments[name])
+            for name, attribute in self.attributes.items()
+            if attribute.is_structure and name in arguments
+        }
+        return replace(self, attributes={**self.attributes, **structural}) if structural else self
+
+    def write(self, name: str, value: Any) -> Mapping[str, Any]:
+        """Return ONNX's attributes for one of GE's.
+
+        Raises:
+            TypeError, ValueError: ONNX has no such value.
+        """
+        try:
+            return self.attributes[name].write(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self.name}: {name}: {error}") from None
 
 
 FORMS: dict[str, Form] = {}
@@ -72,15 +93,74 @@ FORMS: dict[str, Form] = {}
 
 
 def form(
-    *names: str, onnx: str = "", misfit: Callable[[Node], str] = _fits
+    *names: str,
+    onnx: str = "",
+    here: str = "",
+    misfit: Callable[[Node], str] = _fits,
+    **attributes: Attribute,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register what an operator becomes, under GE's names for it."""
 
     def register(call: Callable[..., Any]) -> Callable[..., Any]:
-        FORMS.update(dict.fromkeys(names, Form(call, onnx, misfit)))
+        text = here or (call.__doc__ or "").partition("\n")[0].removesuffix(".")
+        for name in names:
+            FORMS[name] = Form(name, call, onnx, misfit, attributes, text)
         return call
 
     return register
+
+
+def operator(
+    name: str,
+    inputs: str,
+    onnx: str = "",
+    here: str = "",
+    misfit: Callable[[Node], str] = _fits,
+    outputs: str = "",
+    **attributes: Attribute,
+) -> None:
+    """Register an operator that is one of ONNX's, with the same inputs in the same order.
+
+    Args:
+        name: GE's name.
+        inputs: GE's names of the inputs; the optional ones end in ``?``.
+        onnx: ONNX's operator, by default of the same name.
+        here: what it becomes, for the page.
+        misfit: says why a node of ONNX's operator is none of GE's.
+        outputs: GE's name of the output, where the others are not ONNX's.
+        **attributes: GE's attributes in the published order.
+    """
+    onnx = onnx or name
+    entries = [
+        inspect.Parameter(
+            entry.removesuffix("?"),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=None if entry.endswith("?") else inspect.Parameter.empty,
+            annotation="EsTensor",
+        )
+        for entry in inputs.split()
+    ]
+    count = len(entries)
+    entries += [
+        inspect.Parameter(
+            entry,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if attribute.default is REQUIRED else attribute.default,
+        )
+        for entry, attribute in attributes.items()
+    ]
+
+    def call(*arguments: Any) -> Any:
+        operands = list(arguments[:count])
+        while operands[-1] is None:
+            operands.pop()
+        written: dict[str, Any] = {}
+        for attribute, value in zip(attributes, arguments[count:], strict=True):
+            written |= FORMS[name].write(attribute, value)
+        result = es.op(onnx)(*operands, **written)
+        return {outputs: result} if outputs else result
+
+    FORMS[name] = Form(name, call, onnx, misfit, attributes, here or f"`{onnx}`", tuple(entries))
 
 
 def has_only(name: str, onnx: str, **values: Any) -> Callable[[Node], str]:
@@ -99,15 +179,11 @@ def own_form(name: str) -> str:
     return f"ONNX's is ge.es.custom.{name}"
 
 
-def only(name: str, **arguments: tuple[Any, Any]) -> None:
+def check_only(name: str, **arguments: tuple[Any, Any]) -> None:
     """Check the attributes of which ONNX has one value."""
     for argument, (value, expected) in arguments.items():
-        if value != expected and not (in_pattern() and argument in _FREE):
-            raise ValueError(f"{name}: ONNX has {argument}={expected!r} only, got {value!r}")
-
-
-_FREE = frozenset({"data_format", "is_training"})
-"""Attributes whose default in GE ONNX does not have; a pattern may leave them out."""
+        if value != expected:
+            raise ValueError(f"{name}: {argument}: ONNX has {expected!r} only, got {value!r}")
 
 
 def counted(name: str, x: Sequence[Any], count: int | None) -> None:
@@ -115,30 +191,13 @@ def counted(name: str, x: Sequence[Any], count: int | None) -> None:
         raise ValueError(f"{name}: N is {count}, but {len(x)} tensors are given")
 
 
-def array_of(value: Any) -> np.ndarray[Any, Any] | None:
-    """Return the numbers of a literal or a constant of the builder."""
-    if isinstance(value, EsTensor):
-        return getattr(value.producer, "array", None)
-    return np.asarray(value)
-
-
-def constant(name: str, argument: str, value: Any) -> int:
-    numbers = constants(name, argument, value, what="a number")
-    if len(numbers) != 1:
-        raise TypeError(f"{name}: {argument} must be one number, got {numbers}")
-    return numbers[0]
-
-
-def constants(name: str, argument: str, value: Any, what: str = "numbers") -> list[int]:
-    array = array_of(value)
-    if array is None:
-        raise TypeError(f"{name}: {argument} must be {what}, as ONNX has it as an attribute")
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"{name}: {argument} must be whole numbers, got {value!r}")
-    return [int(number) for number in array.reshape(-1)]
-
-
 def axes_of(value: Any) -> EsTensor | list[int]:
     """Return numbers, which old opsets take as an attribute; another tensor stays."""
     is_computed = isinstance(value, EsTensor) and array_of(value) is None
-    return value if is_computed else constants("an operator", "axes", value)
+    return value if is_computed else whole_numbers(value)
+
+
+def swapped(tensor: EsTensor) -> EsTensor:
+    """Return a matrix with its axes exchanged; a pattern matches this permutation alone."""
+    result = es.Transpose(tensor, perm=[1, 0])
+    return es.constrain(result, perm=[1, 0]) if in_pattern() else result

@@ -10,10 +10,10 @@ Source: the documented operators of GE and ONNX.
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
-from gehost import es
-from gehost_ge.form import FORMS, Form, own_form
+from gehost_ge.form import FORMS, operator, own_form
+
+__all__ = ["FORMS", "REFUSED", "RENAMED", "SAME", "instead_of", "refusal"]
 
 for _module in ("array_forms", "math_forms", "nn_forms"):  # each fills FORMS
     importlib.import_module(f"gehost_ge.{_module}")
@@ -21,7 +21,7 @@ for _module in ("array_forms", "math_forms", "nn_forms"):  # each fills FORMS
 _SAME = {
     "x": """
         Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Cos Cosh Det Erf Floor
-        GlobalAveragePool HardSwish Identity Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin
+        GlobalAveragePool HardSwish Identity Mish Neg Reciprocal Relu Sigmoid Sign Sin
         Sinh Softplus Softsign Sqrt Tan Tanh""",
     "x1 x2": "Add BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater Less Mul Pow Sub",
     "x shape": "Expand",
@@ -32,8 +32,6 @@ SAME = {name: parameters for parameters, names in _SAME.items() for name in name
 
 RENAMED = {
     "AddV2": ("x1 x2", "Add"),
-    "BiasAdd": ("x bias", "Add"),
-    "BroadcastTo": ("x shape", "Expand"),
     "ClipByValue": ("x clip_value_min clip_value_max", "Clip"),
     "GreaterEqual": ("x1 x2", "GreaterOrEqual"),
     "IsNan": ("x", "IsNaN"),
@@ -43,7 +41,6 @@ RENAMED = {
     "LogicalOr": ("x1 x2", "Or"),
     "Maximum": ("x1 x2", "Max"),
     "Minimum": ("x1 x2", "Min"),
-    "RealDiv": ("x1 x2", "Div"),
     "SelectV2": ("condition then else_", "Where"),
     "TensorMove": ("x", "Identity"),
 }
@@ -94,15 +91,10 @@ REFUSED.update(dict.fromkeys(_SEQUENCES.split(), ("handle, …", "")))
 """GE's signature of an operator without an equal, and what to use, by default ONNX's operator."""
 
 
-def _same(inputs: str, onnx: str) -> Form:
-    def call(*operands: Any) -> Any:
-        return es.op(onnx)(*operands)
-
-    return Form(call, onnx, inputs=inputs)
-
-
-FORMS.update({name: _same(inputs, name) for name, inputs in SAME.items()})
-FORMS.update({name: _same(inputs, onnx) for name, (inputs, onnx) in RENAMED.items()})
+for _name, _inputs in SAME.items():
+    operator(_name, _inputs)
+for _name, (_inputs, _onnx) in RENAMED.items():
+    operator(_name, _inputs, _onnx)
 
 
 def refusal(name: str) -> str:

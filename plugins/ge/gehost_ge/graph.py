@@ -5,17 +5,20 @@ Source: the documented Python interface of GE (Node, Graph).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
 import gehost
 from gehost import Value, es, readable, write_bytes_atomic
+from gehost_ge.attributes import Attribute
 from gehost_ge.drafts import Draft, DraftNode, DraftTensor
 from gehost_ge.errors import GeError, checked, ge_errors
+from gehost_ge.form import FORMS, Form
 from gehost_ge.types import DataType, DumpFormat, Tensor, TensorDesc
 
 
@@ -28,12 +31,25 @@ class NodeIo:
 
 
 class Node:
-    """An operator of a model; ``Const`` and ``Data`` stand for constants and graph inputs."""
+    """An operator of a model; ``Const`` and ``Data`` stand for constants and graph inputs.
 
-    def __init__(self, inner: Any, type: str = "") -> None:  # noqa: A002 - GE's name
-        """Wrap a node of the host; ``type`` is the name by which a pattern calls its operator."""
+    Its attributes are those of GE's operator ``type``, and ONNX's where GE has none of the name.
+    """
+
+    def __init__(self, inner: Any, forms: Mapping[Any, Form] = MappingProxyType({})) -> None:
+        """Wrap a node of the host; ``forms`` are the operators as the pass calls them, by node."""
         self.inner = inner
-        self._type = type
+        self._forms = forms
+
+    @property
+    def form(self) -> Form | None:
+        """GE's operator: the one that the pass calls, else GE's of the same name."""
+        if isinstance(self.inner, DraftNode):
+            return self.inner.draft.forms.get(self.inner.producer)
+        if self.inner in self._forms:
+            return self._forms[self.inner]
+        form = FORMS.get(self.inner.op)
+        return form if form is not None and form.stands_for(self.inner) else None
 
     def __repr__(self) -> str:
         return f"<Node {self.type} {self.name}>"
@@ -51,7 +67,9 @@ class Node:
     @property
     def type(self) -> str:
         """The operator as the pattern or ``op_types`` calls it, else ONNX's name."""
-        return self._type or ("Const" if self.inner.op == "Constant" else self.inner.op_type)
+        if self.inner in self._forms:
+            return self._forms[self.inner].name
+        return "Const" if self.inner.op == "Constant" else self.inner.op_type
 
     def get_inputs_size(self) -> int:
         return len(self.inner.inputs)
@@ -65,15 +83,21 @@ class Node:
         if isinstance(value, DraftTensor):
             return Node(value.node), value.index
         io = gehost.NodeIo.of(value)
-        return Node(io.node), io.index
+        return Node(io.node, self._forms), io.index
 
     def get_out_data_nodes_and_port_indexes(self, index: int) -> list[tuple[Node, int]]:
         """Return the users of output ``index``, each with the number of its input."""
-        return [(Node(user), slot) for user, slot in self.output_value(index).consumers()]
+        users = self.output_value(index).consumers()
+        return [(Node(user, self._forms), slot) for user, slot in users]
 
     def has_attr(self, name: str) -> bool:
         checked(name, str, "the name of an attribute")
-        return name in self.inner.attrs
+        return name in self._attributes or name in self.inner.attrs
+
+    @property
+    def _attributes(self) -> Mapping[str, Attribute]:
+        form = self.form
+        return {} if form is None else form.attributes
 
     def get_attr(self, name: str) -> Any:
         """Return an attribute: a number, text or list; the ``value`` of a constant as ``Tensor``.
@@ -88,6 +112,8 @@ class Node:
             if array is None:
                 raise GeError(f'the numbers of "{self.name}" are not loaded')
             return Tensor.of(array)
+        if name in self._attributes:
+            return self._attributes[name].read(self.inner)
         if name not in self.inner.attrs:
             raise GeError(f'{self.type} "{self.name}" has no attribute "{name}"')
         return self.inner.attrs[name]
@@ -97,12 +123,25 @@ class Node:
 
         Raises:
             TypeError: no attribute holds such a value.
+            ValueError: ONNX's operator has no such value.
+            GeError: ONNX's operator has it as an input.
         """
         checked(name, str, "the name of an attribute")
-        if isinstance(self.inner, DraftNode):
-            self.inner.attrs[name] = value
-            return
-        self._editable().graph.set_attribute(self.inner, name, value)
+        form = self.form
+        if form is None or name not in form.attributes:
+            self._set({name: value})
+        elif form.attributes[name].read(self.inner) != value:
+            self._set(form.write(name, value))
+
+    def _set(self, attributes: Mapping[str, Any]) -> None:
+        for name, value in attributes.items():
+            if isinstance(self.inner, DraftNode):
+                self.inner.attrs[name] = value
+                continue
+            node = self._editable()
+            if name in _INPUTS and name not in node.attrs and len(node.inputs) > 1:
+                raise GeError(f'{name} of {self.type} "{self.name}" is an input; replace the node')
+            node.graph.set_attribute(node, name, value)
 
     def get_input_desc(self, index: int) -> TensorDesc:
         return TensorDesc.of(self._input(index))
@@ -174,6 +213,10 @@ def agree(value: Value | DraftTensor, desc: TensorDesc) -> None:
         or any(size >= 0 and other >= 0 and size != other for size, other in sizes)
     ):
         raise GeError(f'"{value.name}" is {own}, not {desc}')
+
+
+_INPUTS = frozenset({"axes"})
+"""Numbers that are an attribute of ONNX's operators below some opset."""
 
 
 class Graph:

@@ -6,16 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from gehost import EsTensor, Node, es
-from gehost_ge.builder import in_pattern
-from gehost_ge.form import axes_of, counted, form, only, own_form
+from gehost_ge.attributes import (
+    COUNT,
+    Attribute,
+    fixed,
+    flag,
+    number,
+    numbers_of,
+    one,
+    structure,
+    text,
+)
+from gehost_ge.form import axes_of, check_only, counted, form, has_only, operator, own_form, swapped
+
+_BY_NODE = structure(value=False)
+_NO, _NONE = fixed(value=False), fixed(0)
 
 
-def _swapped(tensor: EsTensor) -> EsTensor:
-    swapped = es.Transpose(tensor, perm=[1, 0])
-    return es.constrain(swapped, perm=[1, 0]) if in_pattern() else swapped
-
-
-@form("MatMulV2", onnx="MatMul")
+@form("MatMulV2", onnx="MatMul", transpose_x1=_BY_NODE, transpose_x2=_BY_NODE, offset_x=_NONE)
 def _matmul_v2(
     x1: EsTensor,
     x2: EsTensor,
@@ -26,11 +34,11 @@ def _matmul_v2(
     offset_x: int = 0,
 ) -> EsTensor:
     """As `MatMul`; no `offset_w`, `offset_x`."""
-    only("MatMulV2", offset_w=(offset_w, None), offset_x=(offset_x, 0))
+    check_only("MatMulV2", offset_w=(offset_w, None), offset_x=(offset_x, 0))
     return _matmul(x1, x2, bias, transpose_x1, transpose_x2)
 
 
-@form("MatMul", onnx="MatMul")
+@form("MatMul", onnx="MatMul", transpose_x1=_BY_NODE, transpose_x2=_BY_NODE)
 def _matmul(
     x1: EsTensor,
     x2: EsTensor,
@@ -39,22 +47,23 @@ def _matmul(
     transpose_x2: bool = False,
 ) -> EsTensor:
     """`MatMul`, with `Transpose` and `Add` where they are asked for."""
-    left = _swapped(x1) if transpose_x1 else x1
-    right = _swapped(x2) if transpose_x2 else x2
+    left = swapped(x1) if transpose_x1 else x1
+    right = swapped(x2) if transpose_x2 else x2
     product = es.MatMul(left, right)
     return product if bias is None else product + bias
 
 
-@form("BatchMatMul", onnx="MatMul")
-def _batch_matmul(
-    x1: EsTensor, x2: EsTensor, adj_x1: bool = False, adj_x2: bool = False
-) -> EsTensor:
-    """`MatMul`; of `adj_x1`, `adj_x2` write the `Transpose`, as the rank is not known here."""
-    only("BatchMatMul", adj_x1=(bool(adj_x1), False), adj_x2=(bool(adj_x2), False))
-    return es.MatMul(x1, x2)
+operator(
+    "BatchMatMul",
+    "x1 x2",
+    "MatMul",
+    "`MatMul`; of `adj_x1`, `adj_x2` write the `Transpose`, as the rank is not known here",
+    adj_x1=_NO,
+    adj_x2=_NO,
+)
 
 
-@form("BatchMatMulV2", onnx="MatMul")
+@form("BatchMatMulV2", onnx="MatMul", adj_x1=_NO, adj_x2=_NO, offset_x=_NONE)
 def _batch_matmul_v2(
     x1: EsTensor,
     x2: EsTensor,
@@ -65,13 +74,18 @@ def _batch_matmul_v2(
     offset_x: int = 0,
 ) -> EsTensor:
     """As `BatchMatMul`, and `Add`; no `offset_w`, `offset_x`."""
-    only("BatchMatMulV2", offset_w=(offset_w, None), offset_x=(offset_x, 0))
-    only("BatchMatMulV2", adj_x1=(bool(adj_x1), False), adj_x2=(bool(adj_x2), False))
+    check_only("BatchMatMulV2", offset_w=(offset_w, None), offset_x=(offset_x, 0))
+    check_only("BatchMatMulV2", adj_x1=(bool(adj_x1), False), adj_x2=(bool(adj_x2), False))
     product = es.MatMul(x1, x2)
     return product if bias is None else product + bias
 
 
-@form("GEMM", onnx="Gemm")
+@form(
+    "GEMM",
+    onnx="ge::GEMM",
+    transpose_a=flag("transpose_a", default=False),
+    transpose_b=flag("transpose_b", default=False),
+)
 def _gemm(
     a: EsTensor,
     b: EsTensor,
@@ -81,37 +95,34 @@ def _gemm(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> EsTensor:
-    """`Gemm`; `alpha` and `beta` are numbers."""
+    """A function `ge::GEMM` of `MatMul`, `Mul` and `Add`; ONNX's is `Gemm`."""
     flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     return es.GEMM(a, b, c, alpha, beta, **{name: 1 for name, flag in flags.items() if flag})
 
 
-@form("Einsum", onnx="Einsum")
+@form("Einsum", onnx="Einsum", equation=text("equation"), N=COUNT)
 def _einsum(x: Sequence[EsTensor], equation: str, N: int | None = None) -> EsTensor:
     """`Einsum`."""
     counted("Einsum", x, N)
     return es.Einsum(*x, equation=equation)
 
 
-@form("AddN", onnx="Sum")
+@form("AddN", onnx="Sum", N=COUNT)
 def _add_n(x: Sequence[EsTensor], N: int | None = None) -> EsTensor:
     """`Sum`."""
     counted("AddN", x, N)
     return es.Sum(*x)
 
 
-def _logarithmic(name: str) -> None:
-    @form(name, onnx=name)
-    def call(x: EsTensor, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> EsTensor:
-        """To the base e, without `scale` and `shift`: ONNX's of this name."""
-        only(name, base=(base, -1.0), scale=(scale, 1.0), shift=(shift, 0.0))
-        return getattr(es, name)(x)
-
-    del call
-
-
 for _name in ("Exp", "Log"):
-    _logarithmic(_name)
+    operator(
+        _name,
+        "x",
+        here="To the base e, without `scale` and `shift`: ONNX's of this name",
+        base=fixed(-1.0),
+        scale=fixed(1.0),
+        shift=fixed(0.0),
+    )
 
 
 @form(
@@ -124,6 +135,15 @@ for _name in ("Exp", "Log"):
 def _mod(x1: EsTensor, x2: EsTensor) -> EsTensor:
     """`Mod` with `fmod` 1."""
     return es.Mod(x1, x2, fmod=1)
+
+
+def _not_real(node: Node) -> str:
+    x = node.input(0)
+    is_whole = x is not None and x.dtype is not None and x.dtype.numpy.kind in "iu"
+    return "type: RealDiv of whole numbers is not ONNX's Div, which truncates" if is_whole else ""
+
+
+operator("RealDiv", "x1 x2", "Div", "`Div` of real numbers", _not_real)
 
 
 @form("NotEqual")
@@ -151,53 +171,29 @@ def _squared_difference(x1: EsTensor, x2: EsTensor) -> EsTensor:
     return es.Mul(difference, difference)
 
 
-@form("CeluV2", onnx="Celu")
-def _celu(x: EsTensor, alpha: float = 1.0) -> EsTensor:
-    """`Celu`."""
-    return es.Celu(x, alpha=float(alpha))
-
-
-@form("Elu", onnx="Elu")
-def _elu(x: EsTensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> EsTensor:
-    """`Elu`, without `scale` and `input_scale`."""
-    only("Elu", scale=(scale, 1.0), input_scale=(input_scale, 1.0))
-    return es.Elu(x, alpha=float(alpha))
-
-
-@form("GeluV2", onnx="Gelu")
-def _gelu(x: EsTensor, approximate: str = "none") -> EsTensor:
-    """`Gelu`."""
-    return es.Gelu(x, approximate=approximate)
-
-
-@form("HardSigmoid", onnx="HardSigmoid")
-def _hard_sigmoid(input_x: EsTensor, alpha: float = 1 / 6, beta: float = 0.5) -> EsTensor:
-    """`HardSigmoid`."""
-    return es.HardSigmoid(input_x, alpha=float(alpha), beta=float(beta))
-
-
-@form("LeakyRelu", onnx="LeakyRelu")
-def _leaky_relu(x: EsTensor, negative_slope: float = 0.0) -> EsTensor:
-    """`LeakyRelu` with this `alpha`."""
-    return es.LeakyRelu(x, alpha=float(negative_slope))
-
-
-@form("Shrink", onnx="Shrink")
-def _shrink(input_x: EsTensor, lambd: float = 0.5, bias: float = 0.0) -> EsTensor:
-    """`Shrink`."""
-    return es.Shrink(input_x, lambd=float(lambd), bias=float(bias))
-
-
-@form("Swish", onnx="Swish")
-def _swish(x: EsTensor, scale: float = 1.0) -> EsTensor:
-    """`Swish` with this `alpha`."""
-    return es.Swish(x, alpha=float(scale))
-
-
-@form("ThresholdedRelu", onnx="ThresholdedRelu")
-def _thresholded_relu(x: EsTensor, alpha: float = 1.0) -> EsTensor:
-    """`ThresholdedRelu`."""
-    return es.ThresholdedRelu(x, alpha=float(alpha))
+operator("CeluV2", "x", "Celu", alpha=number("alpha", 1.0))
+operator(
+    "Elu",
+    "x",
+    here="`Elu`, without `scale` and `input_scale`",
+    alpha=number("alpha", 1.0),
+    scale=fixed(1.0),
+    input_scale=fixed(1.0),
+)
+operator("GeluV2", "x", "Gelu", approximate=text("approximate", "none"))
+operator("HardSigmoid", "input_x", alpha=number("alpha", 1 / 6), beta=number("beta", 0.5))
+operator(
+    "LeakyRelu", "x", here="`LeakyRelu` with this `alpha`", negative_slope=number("alpha", 0.0)
+)
+operator("Round", "x", here="`Round`, without `decimals`", decimals=fixed(0))
+operator(
+    "Selu",
+    "x",
+    misfit=has_only("Selu", "Selu", alpha=1.6732631921768188, gamma=1.0507010221481323),
+)
+operator("Shrink", "input_x", lambd=number("lambd", 0.5), bias=number("bias", 0.0))
+operator("Swish", "x", here="`Swish` with this `alpha`", scale=number("alpha", 1.0))
+operator("ThresholdedRelu", "x", alpha=number("alpha", 1.0))
 
 
 def _flattens(node: Node) -> str:
@@ -208,46 +204,48 @@ def _flattens(node: Node) -> str:
     return "axis: below opset 13 it joins the axes behind" if is_older and axis not in last else ""
 
 
-@form("SoftmaxV2", onnx="Softmax", misfit=_flattens)
-def _softmax(x: EsTensor, axes: Sequence[int] = (-1,), half_to_float: bool = False) -> EsTensor:
-    """`Softmax`, one axis, without `half_to_float`."""
-    only("SoftmaxV2", half_to_float=(bool(half_to_float), False))
-    return es.Softmax(x, axis=_one("SoftmaxV2", axes))
+_LAST = Attribute(
+    lambda node: [int(node.attr("axis"))], lambda value: {"axis": one(value)}, default=(-1,)
+)
+operator(
+    "SoftmaxV2",
+    "x",
+    "Softmax",
+    "`Softmax`, one axis, without `half_to_float`",
+    _flattens,
+    axes=_LAST,
+    half_to_float=fixed(value=False),
+)
+operator("LogSoftmaxV2", "logits", "LogSoftmax", "`LogSoftmax`, one axis", _flattens, axes=_LAST)
 
 
-def _one(name: str, axes: Sequence[int]) -> int:
-    if len(axes) != 1:
-        raise ValueError(f"{name}: in ONNX it has one axis, got {list(axes)}")
-    return int(axes[0])
+def _reduced(value: Any) -> dict[str, Any]:
+    axes = axes_of(value)
+    if axes == []:
+        raise ValueError("empty, for which ONNX's operator reduces all axes; name the axes")
+    return {"axes": axes}
 
 
-@form("LogSoftmaxV2", onnx="LogSoftmax", misfit=_flattens)
-def _log_softmax(logits: EsTensor, axes: Sequence[int] = (-1,)) -> EsTensor:
-    """`LogSoftmax`, one axis."""
-    return es.LogSoftmax(logits, axis=_one("LogSoftmaxV2", axes))
+def _may_reduce_nothing(node: Node) -> str:
+    axes = node.attrs.get("axes")
+    if axes is None and (tensor := node.input(1)) is not None and tensor.array is not None:
+        axes = tensor.array
+    is_named = axes is not None and len(axes) > 0
+    may = node.attr("noop_with_empty_axes") and not is_named
+    return f"axes: none may be reduced; {own_form(node.op)}" if may else ""
 
 
-def _reduction(name: str) -> None:
-    @form(f"{name}D", onnx=name)
-    def reduce(x: EsTensor, axes: Any, keep_dims: bool = False) -> EsTensor:
-        """As without `D`; `axes` is an attribute."""
-        return getattr(es, name)(x, axes=axes_of(axes), keepdims=int(keep_dims))
-
-    @form(name, onnx=name)
-    def reduce_by_tensor(x: EsTensor, axes: Any, keep_dims: bool = False) -> EsTensor:
-        """ONNX's of this name, with `keepdims` 0 by default."""
-        return getattr(es, name)(x, axes=axes_of(axes), keepdims=int(keep_dims))
-
-    del reduce, reduce_by_tensor
-
-
+_AXES = Attribute(lambda node: numbers_of(node, "axes"), _reduced)
 for _name in (
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
+    *("ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
     "ReduceSum",
 ):
-    _reduction(_name)
+    for _form, _here in (
+        (_name, "ONNX's of this name, with `keepdims` 0 by default"),
+        (f"{_name}D", "As without `D`; `axes` is an attribute"),
+    ):
+        operator(
+            *(_form, "x", _name, _here, _may_reduce_nothing),
+            axes=_AXES,
+            keep_dims=flag("keepdims", default=False),
+        )

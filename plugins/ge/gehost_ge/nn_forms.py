@@ -2,10 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from gehost import EsTensor, Node, es
-from gehost_ge.form import form, has_only, only, own_form
+from gehost_ge.attributes import (
+    LAYOUT,
+    REQUIRED,
+    Attribute,
+    array_of,
+    derived,
+    fixed,
+    flag,
+    number,
+    text,
+    whole,
+    whole_numbers,
+)
+from gehost_ge.building import in_pattern
+from gehost_ge.form import form, has_only, operator, own_form
+
+
+def _not_channels(node: Node) -> str:
+    """``Add`` broadcasts both operands; ``BiasAdd`` has one number for each last index."""
+    x, bias = (None if value is None else value.shape for value in node.inputs[:2])
+    if x is None or bias is None:
+        return "rank: BiasAdd needs known ranks, those of x and of bias"
+    if len(bias) != 1 or len(x) < 2:
+        return "rank: BiasAdd adds a bias of rank 1 to x of rank 2 or more; use Add"
+    if x[-1] is None or x[-1] != bias[0]:
+        return "channels: BiasAdd has one number of bias for each last index of x; use Add"
+    return ""
+
+
+@form(
+    "BiasAdd",
+    onnx="Add",
+    misfit=_not_channels,
+    data_format=fixed("NHWC", "a bias of another axis has its rank: add it by Add"),
+)
+def _bias_add(x: EsTensor, bias: EsTensor, data_format: str = "NHWC") -> EsTensor:
+    """`Add` of a bias of rank 1 along the last axis: NHWC."""
+    if data_format != "NHWC":
+        raise ValueError(
+            f"BiasAdd: data_format {data_format!r} adds along axis 1, and the rank of x is not "
+            "known here; use Add and a bias of shape [C, 1, 1]"
+        )
+    array = array_of(bias)
+    if array is not None and array.ndim != 1 and not in_pattern():
+        raise ValueError(f"BiasAdd: a bias has rank 1, got rank {array.ndim}; use Add")
+    return es.Add(x, bias)
 
 
 def _not_inference(node: Node) -> str:
@@ -14,26 +60,27 @@ def _not_inference(node: Node) -> str:
     return "training: BatchNorm stands for inference" if len(node.outputs) > 1 else ""
 
 
-@form("BatchNorm", onnx="BatchNormalization", misfit=_not_inference)
-def _batch_norm(
-    x: EsTensor,
-    scale: EsTensor,
-    offset: EsTensor,
-    mean: EsTensor,
-    variance: EsTensor,
-    epsilon: float = 1e-4,
-    data_format: str = "NHWC",
-    is_training: bool = True,
-    exponential_avg_factor: float = 1.0,
-) -> dict[str, EsTensor]:
-    """`BatchNormalization`: NCHW, `is_training=False`, output `y` alone."""
-    del exponential_avg_factor
-    only("BatchNorm", data_format=(data_format, "NCHW"), is_training=(bool(is_training), False))
-    result = es.BatchNormalization(x, scale, offset, mean, variance, epsilon=float(epsilon))
-    return {"y": result}
+operator(
+    "BatchNorm",
+    "x scale offset mean variance",
+    "BatchNormalization",
+    "`BatchNormalization`: NCHW, `is_training=False`, output `y` alone",
+    _not_inference,
+    outputs="y",
+    epsilon=number("epsilon", 1e-4),
+    data_format=LAYOUT,
+    is_training=fixed(value=False, default=True),
+    exponential_avg_factor=fixed(1.0),
+)
 
 
-@form("LayerNorm", onnx="LayerNormalization")
+@form(
+    "LayerNorm",
+    onnx="LayerNormalization",
+    begin_norm_axis=whole("axis"),
+    begin_params_axis=derived(lambda node: int(node.attr("axis"))),
+    epsilon=number("epsilon"),
+)
 def _layer_norm(
     x: EsTensor,
     gamma: EsTensor,
@@ -43,7 +90,8 @@ def _layer_norm(
     epsilon: float = 1e-7,
 ) -> dict[str, EsTensor]:
     """`LayerNormalization`: both axes equal, output `y` alone."""
-    only("LayerNorm", begin_params_axis=(begin_params_axis, begin_norm_axis))
+    if begin_params_axis != begin_norm_axis:
+        raise ValueError("LayerNorm: ONNX has one axis for begin_norm_axis and begin_params_axis")
     axis = int(begin_norm_axis)
     return {"y": es.LayerNormalization(x, gamma, beta, axis=axis, epsilon=float(epsilon))}
 
@@ -53,46 +101,69 @@ def _not_a_plane(node: Node) -> str:
         None if value is None or value.shape is None else len(value.shape)
         for value in node.inputs[:2]
     ]
-    return "" if 4 in ranks else "rank: Conv2D is of images of rank 4"
+    if 4 not in ranks:
+        return "rank: Conv2D is of images of rank 4"
+    is_explicit = node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    return "" if is_explicit else f"auto_pad: Conv2D has pads; {own_form('Conv')}"
 
 
-@form("Conv2D", onnx="Conv", misfit=_not_a_plane)
-def _conv2d(
-    x: EsTensor,
-    filter: EsTensor,  # noqa: A002 - GE's name
-    bias: EsTensor | None = None,
-    offset_w: None = None,
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] = (1, 1, 1, 1),
-    groups: int = 1,
-    data_format: str = "NHWC",
-    offset_x: int = 0,
-) -> EsTensor:
-    """`Conv`: NCHW; no `offset_w`, `offset_x`."""
-    if strides is None or pads is None:
-        raise TypeError("Conv2D: missing a required argument: 'strides' and 'pads'")
-    only("Conv2D", offset_w=(offset_w, None), offset_x=(offset_x, 0))
-    only("Conv2D", data_format=(data_format, "NCHW"))
-    for what, numbers in (("strides", strides), ("dilations", dilations)):
-        if len(numbers) != 4 or [*numbers[:2]] != [1, 1]:
-            raise ValueError(f"Conv2D: {what} are [1, 1, height, width], got {[*numbers]}")
-    top, bottom, left, right = pads
-    return es.Conv(
-        *(tensor for tensor in (x, filter, bias) if tensor is not None),
-        strides=list(strides[2:]),
-        pads=[top, left, bottom, right],
-        dilations=list(dilations[2:]),
-        group=groups,
-    )
+def _window(name: str, default: Any = REQUIRED) -> Attribute:
+    """Return numbers of the height and width, which GE has for all four axes."""
+
+    def write(value: Any) -> Mapping[str, Any]:
+        numbers = [] if value is None else whole_numbers(value)
+        if len(numbers) != 4 or numbers[:2] != [1, 1]:
+            raise ValueError(f"it is [1, 1, height, width], got {value!r}")
+        return {name: numbers[2:]}
+
+    return Attribute(lambda node: [1, 1, *map(int, _pair(node, name))], write, default)
 
 
-@form("GlobalLpPool", onnx="GlobalLpPool")
-def _global_lp_pool(x: EsTensor, p: float = 2.0) -> EsTensor:
-    """`GlobalLpPool`; `p` is whole."""
-    if p != int(p):
-        raise ValueError(f"GlobalLpPool: ONNX's p is a whole number, got {p}")
-    return es.GlobalLpPool(x, p=int(p))
+def _pair(node: Any, name: str) -> Any:
+    return node.attr(name) or (1, 1)
+
+
+def _pads(node: Any) -> list[int]:
+    top, left, bottom, right = map(int, node.attr("pads") or (0, 0, 0, 0))
+    return [top, bottom, left, right]
+
+
+def _write_pads(value: Any) -> Mapping[str, Any]:
+    numbers = [] if value is None else whole_numbers(value)
+    if len(numbers) != 4:
+        raise ValueError(f"they are [top, bottom, left, right], got {value!r}")
+    top, bottom, left, right = numbers
+    return {"pads": [top, left, bottom, right]}
+
+
+operator(
+    "Conv2D",
+    "x filter bias?",
+    "Conv",
+    "`Conv`: NCHW; no `offset_w`, `offset_x`",
+    _not_a_plane,
+    offset_w=fixed(None),
+    strides=_window("strides", None),
+    pads=Attribute(_pads, _write_pads, None),
+    dilations=_window("dilations", (1, 1, 1, 1)),
+    groups=whole("group", 1),
+    data_format=LAYOUT,
+    offset_x=fixed(0),
+)
+
+
+def _whole_float(value: Any) -> int:
+    if value != int(value):
+        raise ValueError(f"ONNX's p is a whole number, got {value}")
+    return int(value)
+
+
+operator(
+    "GlobalLpPool",
+    "x",
+    here="`GlobalLpPool`; `p` is whole",
+    p=Attribute(lambda node: float(node.attr("p")), lambda value: {"p": _whole_float(value)}, 2.0),
+)
 
 
 def _other_padding(node: Node) -> str:
@@ -103,82 +174,57 @@ def _other_padding(node: Node) -> str:
         and set(attributes.get("dilations", ())) <= {1}
         and not attributes.get("ceil_mode")
         and len(attributes.get("kernel_shape", ())) == 2
+        and len(node.outputs) == 1
     )
     return "" if fits else f"padding: GE's MaxPool has SAME or VALID; {own_form('MaxPool')}"
 
 
-@form("MaxPool", onnx="MaxPool", misfit=_other_padding)
-def _max_pool(
-    x: EsTensor,
-    ksize: Sequence[int],
-    strides: Sequence[int],
-    padding: str,
-    data_format: str = "NHWC",
-) -> EsTensor:
-    """`MaxPool`: NCHW, windows of one image and channel."""
-    only("MaxPool", data_format=(data_format, "NCHW"))
-    paddings = {"SAME": "SAME_UPPER", "VALID": "VALID"}
-    if padding not in paddings:
-        raise ValueError(f"MaxPool: padding is SAME or VALID, got {padding!r}")
-    if len(ksize) != 4 or len(strides) != 4 or [*ksize[:2], *strides[:2]] != [1, 1, 1, 1]:
-        raise ValueError(f"MaxPool: ksize and strides are [1, 1, height, width], got {ksize!r}")
-    return es.MaxPool(
-        x,
-        kernel_shape=list(ksize[2:]),
-        strides=list(strides[2:]),
-        auto_pad=paddings[padding],
-    )
+_PADDINGS = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 
-@form("DepthToSpace", onnx="DepthToSpace")
-def _depth_to_space(
-    x: EsTensor, block_size: int, mode: str = "DCR", data_format: str = "NHWC"
-) -> EsTensor:
-    """`DepthToSpace`: NCHW."""
-    only("DepthToSpace", data_format=(data_format, "NCHW"))
-    return es.DepthToSpace(x, blocksize=int(block_size), mode=mode)
+def _write_padding(value: Any) -> Mapping[str, Any]:
+    if value not in _PADDINGS:
+        raise ValueError(f"it is SAME or VALID, got {value!r}")
+    return {"auto_pad": _PADDINGS[value]}
 
 
-@form("SpaceToDepth", onnx="SpaceToDepth")
-def _space_to_depth(x: EsTensor, block_size: int, data_format: str = "NHWC") -> EsTensor:
-    """`SpaceToDepth`: NCHW."""
-    only("SpaceToDepth", data_format=(data_format, "NCHW"))
-    return es.SpaceToDepth(x, blocksize=int(block_size))
-
-
-@form("AffineGrid", onnx="AffineGrid")
-def _affine_grid(theta: EsTensor, output_size: EsTensor, align_corners: bool = False) -> EsTensor:
-    """`AffineGrid`."""
-    return es.AffineGrid(theta, output_size, align_corners=int(align_corners))
-
-
-@form(
-    "Resize",
-    onnx="Resize",
-    misfit=has_only("Resize", "Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
+operator(
+    "MaxPool",
+    "x",
+    here="`MaxPool`: NCHW, windows of one image and channel",
+    misfit=_other_padding,
+    ksize=_window("kernel_shape"),
+    strides=_window("strides"),
+    padding=Attribute(
+        lambda node: "SAME" if node.attr("auto_pad") == "SAME_UPPER" else "VALID", _write_padding
+    ),
+    data_format=LAYOUT,
 )
-def _resize(
-    x: EsTensor,
-    roi: EsTensor | None = None,
-    scales: EsTensor | None = None,
-    sizes: EsTensor | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> EsTensor:
-    """`Resize`."""
-    operands = [x, roi, scales, sizes]
-    while operands[-1] is None:
-        operands.pop()
-    return es.Resize(
-        *operands,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-        cubic_coeff_a=float(cubic_coeff_a),
-        exclude_outside=int(exclude_outside),
-        extrapolation_value=float(extrapolation_value),
-        mode=mode,
-        nearest_mode=nearest_mode,
-    )
+operator(
+    "DepthToSpace",
+    "x",
+    here="`DepthToSpace`: NCHW",
+    block_size=whole("blocksize"),
+    mode=text("mode", "DCR"),
+    data_format=LAYOUT,
+)
+operator(
+    "SpaceToDepth",
+    "x",
+    here="`SpaceToDepth`: NCHW",
+    block_size=whole("blocksize"),
+    data_format=LAYOUT,
+)
+operator("AffineGrid", "theta output_size", align_corners=flag("align_corners", default=False))
+operator(
+    "Resize",
+    "x roi? scales? sizes?",
+    here="`Resize`; at opsets 11 and 12 a model's has `roi`, too",
+    misfit=has_only("Resize", "Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
+    coordinate_transformation_mode=text("coordinate_transformation_mode", "half_pixel"),
+    cubic_coeff_a=number("cubic_coeff_a", -0.75),
+    exclude_outside=whole("exclude_outside", 0),
+    extrapolation_value=number("extrapolation_value", 0.0),
+    mode=text("mode", "nearest"),
+    nearest_mode=text("nearest_mode", "round_prefer_floor"),
+)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from dis import opname
 from functools import cache
 from typing import Any, Self, cast
 
 from gehost import EsTensor, es
-from gehost_ge.builder import GraphBuilder, TensorHolder, builder_of, in_pattern
+from gehost_ge.builder import GraphBuilder, TensorHolder, builder_of
+from gehost_ge.building import in_pattern
 from gehost_ge.errors import GeError, items_of, origin
 from gehost_ge.form import FORMS, Form
 from gehost_ge.forms import REFUSED, refusal
@@ -54,7 +57,15 @@ class Operator:
                     }
                 else:
                     call.arguments[name] = self._operand(builder, name, value)
-            return self._holders(builder, self._form.call(*call.args, **call.kwargs))
+            nodes = builder.built.graph.nodes
+            count = len(nodes)
+            call.apply_defaults()
+            holders = self._holders(builder, self._form.call(*call.args, **call.kwargs))
+            form = self._form.as_called(call.arguments)
+            op = form.onnx.rpartition("::")[2]
+            own = [node for node in nodes[count:] if node.GetType() == op]
+            builder.draft.forms.update(dict.fromkeys(own or nodes[-1:], form))
+            return holders
 
     def _operand(self, builder: GraphBuilder, name: str, value: Any) -> Any:
         """Return an argument as the host takes it; a number of a pattern is any constant."""
@@ -75,8 +86,6 @@ class Operator:
         for name, value in getattr(tensor.producer, "params", {}).items():
             if isinstance(value, EsTensor):
                 raise TypeError(f"{self.__name__}: {name} is an attribute and takes no tensor")
-        builder.types[tensor.producer] = self.__name__
-        builder.draft.misfits[tensor.producer] = self._form.misfit
         return builder.holder(tensor)
 
 
@@ -120,15 +129,14 @@ def operator(name: str) -> Operator:
     """Return the operator of a name.
 
     Raises:
-        AttributeError: neither GE's form nor ONNX has it; ``from … import`` turns this into
-            ``ImportError``, which published files catch.
+        AttributeError: neither GE's form nor ONNX has it.
     """
     if name in FORMS:
         return Operator(name, FORMS[name])
     if name in REFUSED:
         return Refused(name)
     if not name[:1].isupper() or name not in es.operator_names(""):  # imports ask for __path__
-        raise AttributeError(f"no operator {name}: ONNX has no such operator")
+        raise AttributeError(_unknown(name))
     return Operator(name, OnnxForm(es.op(name)))
 
 
@@ -143,11 +151,37 @@ class Refused(Operator):
         raise GeError(refusal(self.__name__))
 
 
+def _names() -> list[str]:
+    return sorted({*FORMS, *REFUSED, *es.operator_names("")})
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, _names(), 3) if name[:1].isupper() else []
+    also = f"; near: {', '.join(near)}" if near else ""
+    return (
+        f"no operator {name}: neither ONNX nor the table in docs/differences/ge.md has it{also}; "
+        f"one that a vendor file registers is ge.es.custom.{name}"
+    )
+
+
 def exported(name: str) -> Any:
-    """Return the operator of a name, or all names for ``from ge.es.math import *``."""
+    """Return the operator of a name, or all names for ``from ge.es.math import *``.
+
+    Raises:
+        ImportError: ``from … import`` asks for a name that does not exist, which published files
+            catch; Python would leave the reason out.
+        AttributeError: as for other uses.
+    """
     if name == "__all__":
-        return sorted({*FORMS, *REFUSED, *es.operator_names("")})
-    return operator(name)
+        return _names()
+    try:
+        return operator(name)
+    except AttributeError as error:
+        here = inspect.currentframe()  # no other way to tell both uses apart
+        caller = None if here is None else here.f_back
+        if caller and opname[caller.f_code.co_code[caller.f_lasti]] == "IMPORT_FROM":
+            raise ImportError(str(error)) from None
+        raise
 
 
 @cache
@@ -165,7 +199,8 @@ class OnnxForm(Form):
     """An operator with its own inputs and attributes."""
 
     def __init__(self, function: es.OpFunction) -> None:
-        super().__init__(_onnx_form(function), function.ops[0])
+        op = function.ops[0]
+        super().__init__(op.rpartition("::")[2], _onnx_form(function), op)
         signature = function.__signature__
         positional = [p.name for p in signature.parameters.values() if p.kind is not p.KEYWORD_ONLY]
         object.__setattr__(self, "_inputs", frozenset(positional))

@@ -147,6 +147,12 @@ class MatchResult:
         self._match = match
         self._pattern = pattern
         self._constants = constants
+        self._forms = {
+            match.GetMatchedNode(node): form
+            for node, form in pattern.draft.forms.items()
+            if node in pattern.host_pattern.graph.nodes
+        }
+        """The operators as the pattern calls them, by node of the model."""
         self.is_over = False
         """Whether the call that got the match has ended."""
 
@@ -176,14 +182,13 @@ class MatchResult:
                 f"captured tensor {index}: {self._pattern.name} captured {self._pattern.captures}"
             )
         io = self.host_match.GetCapturedTensor(index)
-        return NodeIo(Node(io.node), io.index)
+        return NodeIo(Node(io.node, self._forms), io.index)
 
     def get_matched_nodes(self) -> list[Node]:
         """Return the nodes in the pattern's order, each constant before its first user."""
         graph = self._pattern.host_pattern.graph
         numbers = iter(self._constants)
         nodes: dict[Any, None] = {}
-        names: dict[Any, str] = {}
         visited: set[Any] = set()
         for node in graph.nodes:
             for operand in node.inputs:
@@ -192,10 +197,8 @@ class MatchResult:
                 if is_constant and producer not in visited:
                     visited.add(producer)
                     nodes[self.host_match.GetCapturedTensor(next(numbers)).node] = None
-            matched = self.host_match.GetMatchedNode(node)
-            nodes[matched] = None
-            names[matched] = self._pattern.draft.types.get(node, node.GetType())
-        return [Node(node, names.get(node, "")) for node in nodes]
+            nodes[self.host_match.GetMatchedNode(node)] = None
+        return [Node(node, self._forms) for node in nodes]
 
 
 def capture_constants(pattern: Pattern) -> list[int]:

@@ -105,7 +105,37 @@ MISTAKES = {
     "no run": (of("pass", base="FusionBasePass"), "TypeError: P does not define run"),
     "an unknown operator": (
         "from ge.es.nn import FlashThing\n",
-        "ImportError: cannot import name 'FlashThing' from 'ge.es.nn'",
+        "ImportError: no operator FlashThing: neither ONNX nor the table in docs/differences/ge.md "
+        "has it; one that a vendor file registers is ge.es.custom.FlashThing",
+    ),
+    "an unknown operator with near names": (
+        "from ge.es.math import Add, Relu6\n",
+        "ImportError: no operator Relu6: neither ONNX nor the table in docs/differences/ge.md has "
+        "it; near: Relu",
+    ),
+    "an operator of a module that is unknown": (
+        "from ge.es import nn\nnn.Relu6\n",
+        "AttributeError: no operator Relu6: neither ONNX",
+    ),
+    "empty axes": (
+        traced("return ReduceSum(inputs[0], [])"),
+        "ReduceSum: axes: empty, for which ONNX's operator reduces all axes; name the axes",
+    ),
+    "a bias of another layout": (
+        traced("return BiasAdd(inputs[0], inputs[1], 'NCHW')"),
+        "BiasAdd: data_format 'NCHW' adds along axis 1, and the rank of x is not known here; use",
+    ),
+    "decimals": (
+        traced("return Round(inputs[0], decimals=2)"),
+        "Round: decimals: ONNX has 0 only, got 2",
+    ),
+    "batch dims": (
+        traced("return Gather(inputs[0], inputs[1], batch_dims=1)"),
+        "Gather: batch_dims: ONNX has 0 only, got 1",
+    ),
+    "a partial replacement that returns nothing": (
+        of(PATTERN, "import functools\nreplacement = functools.partial(lambda inputs: None)"),
+        "must return a tensor or a list of tensors, got None",
     ),
     "a syntax error": ("def f(:\n", "SyntaxError: invalid syntax"),
     "a pattern that returns nothing": (

@@ -106,12 +106,17 @@ def importable() -> Iterator[None]:
     """Import ge as pass files do."""
     path = gehost_ge.gehost_import_path()
     sys.path.insert(0, path)
+    _forget()
     try:
         yield
     finally:
         sys.path.remove(path)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "ge"]:
-            del sys.modules[name]
+        _forget()
+
+
+def _forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ge"]:
+        del sys.modules[name]
 
 
 def test_a_star_imports_the_operators() -> None:

@@ -14,11 +14,11 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from gehost import Host, HostOptions, es
+from gehost import GehostError, Host, HostOptions, es
 from gehost_ge.forms import FORMS, REFUSED, SAME
 from plugins.ge.tools.operators_table import table
 
-from .conftest import Compiled, replaced
+from .conftest import HEADER, Compiled, replaced
 from .test_names import importable
 
 HERE = Path(__file__).parent
@@ -148,6 +148,203 @@ class P(PatternFusionPass):
     (record,) = [record for record in compiled[1].passes if record.name == "P"]
     assert (record.matched, record.replaced) == (1, 0)
     assert list(record.rejected) == [reason.partition(":")[0]]
+
+
+READ = {
+    "LeakyRelu(x)": ("LeakyRelu (r)", {"negative_slope": 0.01}),
+    "Cast(x, 3)": ("Cast <to = 7> (r)", {"dst_type": 9}),
+    "CeluV2(x)": ("Celu <alpha = 0.5> (r)", {"alpha": 0.5}),
+    "MaxPool(x, [1] * 4, [1] * 4, 'SAME')": (
+        'MaxPool <kernel_shape = [2, 3], auto_pad = "SAME_UPPER", strides = [1, 2]> (r)',
+        {
+            "ksize": [1, 1, 2, 3],
+            "strides": [1, 1, 1, 2],
+            "padding": "SAME",
+            "data_format": "NCHW",
+        },
+    ),
+    "MaxPool(x, [1] * 4, [1] * 4, 'VALID')": (
+        "MaxPool <kernel_shape = [2, 2]> (r)",
+        {"ksize": [1, 1, 2, 2], "strides": [1, 1, 1, 1], "padding": "VALID"},
+    ),
+    "Conv2D(x, inputs[1], None, None, [1] * 4, [0] * 4)": (
+        "Conv <pads = [1, 2, 3, 4], group = 1> (r, w)",
+        {
+            "pads": [1, 3, 2, 4],
+            "strides": [1, 1, 1, 1],
+            "dilations": [1, 1, 1, 1],
+            "groups": 1,
+            "data_format": "NCHW",
+            "offset_x": 0,
+        },
+    ),
+    "SoftmaxV2(x)": ("Softmax (r)", {"axes": [-1], "half_to_float": False}),
+    "ReduceSum(x, [0])": ("ReduceSum <keepdims = 0> (r, one)", {"axes": [1], "keep_dims": False}),
+    "ReduceMax(x, [0])": ("ReduceMax (r)", {"axes": [0, 1, 2, 3], "keep_dims": True}),
+    "Transpose(x, [0])": ("Transpose (r)", {"perm": [3, 2, 1, 0]}),
+    "Squeeze(x)": ("Squeeze (r)", {"axis": []}),
+    "Squeeze(x, [0])": ("Squeeze (r, one)", {"axis": [1]}),
+    "Concat(0, [x, x])": ("Concat <axis = 2> (r, r)", {"concat_dim": 2, "N": 2}),
+    "Shape(x)": ("Shape (r)", {"dtype": 9}),
+    "TopKV2(x, inputs[1]).values": (
+        "TopK <largest = 0> (r, one)",
+        {"dim": -1, "largest": False, "sorted": True, "indices_dtype": 9},
+    ),
+    "BiasAdd(x, inputs[1])": ("Add (r, bias)", {"data_format": "NHWC"}),
+    "LogSoftmaxV2(x, [0])": ("LogSoftmax <axis = 2> (r)", {"axes": [2]}),
+    "HardSigmoid(x)": ("HardSigmoid (r)", {"alpha": 0.2, "beta": 0.5}),
+}
+"""By a pattern: the model's node, and GE's attributes that it has."""
+
+
+@pytest.mark.parametrize("call", READ)
+def test_a_matched_node_has_ges_attributes(call: str, compile_with: Any) -> None:
+    node, expected = READ[call]
+    name = call.partition("(")[0]
+    source = f"""
+from ge.es.all import {name}
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        x = Relu(inputs[0])
+        return {call}
+    def meet_requirements(self, match_result):
+        (node,) = (node for node in match_result.get_matched_nodes() if node.type == {name!r})
+        out = match_result.get_captured_tensor(len({call!r}.split("inputs")))
+        assert out.node == node and out.node.type == {name!r}
+        for name, value in {expected!r}.items():
+            assert node.has_attr(name) and out.node.has_attr(name), name
+            read = node.get_attr(name)
+            assert read == value or abs(read - value) < 1e-6, (name, read)
+        assert not node.has_attr("other")
+        return False
+    def replacement(self, match_result):
+        raise AssertionError
+"""
+    element = "int64" if name == "Shape" or "to = 7" in node else "float"
+    text = f"""g (float[1,1,4,4] x, float[4] bias) => ({element}[1] y)
+        <float[1,1,2,2] w = {{1, 1, 1, 1}}, int64[1] one = {{1}}> {{
+        r = Relu(x) {"y, z" if "TopK" in name else "y"} = {node} }}"""
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    (record,) = [record for record in compile_with(source, model)[1].passes if record.name == "P"]
+    assert dict(record.rejected) == {"meet_requirements": 1}
+
+
+def test_a_pass_sets_ges_attributes(compile_with: Any) -> None:
+    source = """
+from ge.es.all import Conv2D, LeakyRelu, MaxPool
+
+def fails(kind, text, call, *arguments):
+    try:
+        call(*arguments)
+    except kind as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(text)
+
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(FusionBasePass):
+    def run(self, graph, context):
+        leaky, cast, pool, total = graph.get_direct_nodes()
+        assert leaky.get_attr("negative_slope") == 0.25
+        leaky.set_attr("negative_slope", 0.5)
+        assert leaky.get_attr("negative_slope") == leaky.get_attr("alpha") == 0.5
+        leaky.set_attr("negative_slope", 0.25)
+        cast.set_attr("dst_type", 11)
+        assert cast.get_attr("dst_type") == 11 and cast.get_attr("to") == 11
+        cast.set_attr("dst_type", DataType.DT_FLOAT)
+        fails(TypeError, "Cast: dst_type: expected a DataType", cast.set_attr, "dst_type", "float")
+        assert pool.get_attr("strides") == [1, 1, 1, 2]
+        pool.set_attr("strides", [1, 1, 2, 1])
+        assert pool.get_attr("strides") == [1, 1, 2, 1]
+        pool.set_attr("strides", [1, 1, 1, 2])
+        pool.set_attr("data_format", "NCHW")
+        fails(ValueError, "MaxPool: data_format: ONNX has", pool.set_attr, "data_format", "NHWC")
+        fails(ValueError, "MaxPool: ksize: it is [1, 1, h", pool.set_attr, "ksize", [2, 2])
+        total.set_attr("keep_dims", True)
+        fails(GeError, "axes of ReduceSum", total.set_attr, "axes", [0])
+        self.draft()
+
+    def draft(self):
+        b = GraphBuilder("draft")
+        x = LeakyRelu(b.create_input(0), 0.5)
+        node = x._get_node_snapshot()
+        assert node.type == "LeakyRelu" and node.get_attr("negative_slope") == 0.5
+        node.set_attr("negative_slope", 1.0)
+        assert node.get_attr("alpha") == 1.0
+        pool = MaxPool(x, [1, 1, 2, 2], [1] * 4, "SAME", "NCHW")
+        b.set_node_attr_string(pool, "padding", "VALID")
+        assert pool._get_node_snapshot().get_attr("padding") == "VALID"
+        assert pool._get_node_snapshot().get_attr("auto_pad") == "VALID"
+"""
+    text = """g (float[1,1,4,4] x) => (float[1,1,3,2] y, float[1,1,1,1] z)
+        <int64[4] all = {0, 1, 2, 3}> {
+        r = LeakyRelu <alpha = 0.25> (x) c = Cast <to = 1> (r)
+        y = MaxPool <kernel_shape = [2, 2], strides = [1, 2]> (c) z = ReduceSum (c, all) }"""
+    compile_with(source, onnx.parser.parse_model(HEADER + text))
+
+
+def test_a_decompose_pass_is_for_nodes_of_ges_operator(compile_with: Any) -> None:
+    source = """
+from ge.es.all import GatherV2
+@register_decompose_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE, op_types=["Gather"])
+class P(DecomposePass):
+    def replacement(self, node):
+        assert node.type == "Gather" and node.get_attr("batch_dims") == 0
+        b = GraphBuilder("g")
+        x, i = b.create_inputs(2)
+        return b.build_and_reset([Relu(GatherV2(x, i, 0))])
+"""
+    text = """g (float[4,4] x, int64[1] i) => (float[1,4] y, float[4,1] z) {
+        r = Relu(x) y = Gather(r, i) z = Gather <axis = 1> (r, i) }"""
+    _, report = compile_with(source, onnx.parser.parse_model(HEADER + text))
+    (record,) = [record for record in report.passes if record.name == "P"]
+    assert record.replaced == 1
+    assert dict(record.rejected) == {"axis": 1}
+
+
+@pytest.mark.parametrize("name", ["Rsqrt", "Where", "PadV2"])
+def test_op_types_are_single_nodes(name: str, compile_with: Any) -> None:
+    source = f"""
+@register_decompose_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE, op_types=["{name}"])
+class P(DecomposePass):
+    def replacement(self, node):
+        raise AssertionError
+"""
+    text = "g (float[4] x) => (float[4] y) { y = Relu(x) }"
+    with pytest.raises(GehostError, match=f"op_types: {name} is no single node here, but `"):
+        compile_with(source, onnx.parser.parse_model(HEADER + text))
+
+
+BIASES = {
+    "y = Add (x, bias)": "",
+    "y = Add (x, plane)": "rank",
+    "y = Add (x, one)": "channels",
+    "y = Add (bias, x)": "rank",
+    "y = Add (x, loose)": "channels",
+}
+
+
+@pytest.mark.parametrize("node", BIASES)
+def test_a_bias_is_of_rank_1_along_the_last_axis(node: str, compile_with: Any) -> None:
+    source = """
+from ge.es.all import BiasAdd, Neg, Sub
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        return BiasAdd(inputs[0], inputs[1])
+    def replacement(self, inputs):
+        return Sub(inputs[0], Neg(inputs[1]))
+"""
+    text = f"""g (float[2,3,4] x, float[4] bias, float[3,4] plane, float[1] one, float[n] loose)
+        => (float[2,3,4] y) {{ {node} }}"""
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]>\n' + text)
+    (record,) = [record for record in compile_with(source, model)[1].passes if record.name == "P"]
+    assert list(record.rejected) == ([BIASES[node]] if BIASES[node] else [])
+    assert record.replaced == (not BIASES[node])
 
 
 @pytest.mark.parametrize("opset", [17, 18])
