@@ -16,7 +16,13 @@ from gehost.spelling import counted
 
 _WIDTH = 80
 _MOST_REASONS = 4
-_TIDYING = ("AddZeroPass", "FoldIntoConvPass", "FoldIntoMatMulPass", "SlicesToSplitPass")
+_TIDYING = (
+    "AddZeroPass",
+    "FoldIntoConvPass",
+    "FoldIntoMatMulPass",
+    "OrtResidualSumPass",
+    "SlicesToSplitPass",
+)
 """Passes that fuse nothing; what they leave says little to a person who has a model."""
 
 

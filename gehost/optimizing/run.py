@@ -242,6 +242,9 @@ class _Run:
         self._dead_zone = _NOISE
         self._writer = kernel_writer() if options.kernels else None
         self._place = place
+        self._started = started
+        self._load_takes = 0.0
+        """Seconds of a new session of the original."""
         self._pair_takes = 0.0
         """Seconds of two new sessions with enough runs of each."""
         self._show("read")
@@ -301,8 +304,10 @@ class _Run:
     # -- read
 
     def _load_original(self) -> None:
+        began = time.perf_counter()
         try:
             self._target.load(self._builder.original.path, self._libraries)
+            self._load_takes = time.perf_counter() - began
         except GehostError:
             raise
         except Exception as error:
@@ -361,6 +366,14 @@ class _Run:
     ) -> Candidate:
         """Leave out what does not pay; compare the rest with the original."""
         original = self._builder.original
+        sessions = 2 * FEWEST_PAIRS * self._load_takes
+        if sessions > max(self._left(), self._options.budget / 2):
+            seconds = _whole(time.perf_counter() - self._started + 4 * sessions)
+            report.unmeasured = (
+                f"to load {2 * FEWEST_PAIRS} sessions takes {duration(sessions)}: "
+                f"--budget {seconds}s measures"
+            )
+            return best
         failure = self._failure(original, inputs)
         if failure:
             report.unmeasured = f"the original {failure}"

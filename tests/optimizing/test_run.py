@@ -166,6 +166,20 @@ def test_the_comparison_with_the_original_has_time_where_the_budget_is_over(
     assert times == [0.0, 2.0]
 
 
+def test_a_model_whose_sessions_take_longer_than_the_budget_is_not_measured(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 100,000 nodes took 27 s for each session: 12 of them, behind a budget of 60 s."""
+    monkeypatch.setattr(
+        optimizing._Run, "_load_original", lambda run: setattr(run, "_load_takes", 20.0)
+    )
+    report = gehost.optimize(model, "cpu").report
+    assert report.gain is None
+    assert re.fullmatch(
+        r"to load 6 sessions takes 120.00 s: --budget \d+s measures", report.unmeasured
+    )
+
+
 def test_a_pass_that_changes_numbers_is_dropped_and_named(model: Path, vendors: Any) -> None:
     vendors.write("acme/a.py", vendors.swap("Right", "Abs", "Relu"))
     vendors.write("acme/b.py", vendors.swap("Wrong", "Softplus", "Exp"))
