@@ -49,6 +49,13 @@ def _squeezed(node: Any) -> list[int]:
     return [] if is_bare else numbers_of(node, "axes")
 
 
+def _computes_axes(node: Node) -> str:
+    """GE has them as an attribute."""
+    axes = node.input(1)
+    is_computed = axes is not None and axes.array is None
+    return f"axes: the model computes them; {own_form(node.op)}" if is_computed else ""
+
+
 def _permutation(node: Any) -> list[int]:
     perm = node.attr("perm")
     return list(map(int, perm)) if perm is not None else numbers_of(node, "perm")[::-1]
@@ -97,7 +104,12 @@ def _reshape(x: EsTensor, shape: EsTensor, axis: int = 0, num_axes: int = -1) ->
 operator("Flatten", "x", axis=whole("axis", 1))
 
 
-@form("Squeeze", onnx="Squeeze", axis=Attribute(_squeezed, lambda value: {"axes": axes_of(value)}))
+@form(
+    "Squeeze",
+    onnx="Squeeze",
+    misfit=_computes_axes,
+    axis=Attribute(_squeezed, lambda value: {"axes": axes_of(value)}),
+)
 def _squeeze(x: EsTensor, axis: Any = ()) -> EsTensor:
     """`Squeeze`, of all axes of size 1 by default."""
     axes = axes_of(axis)
@@ -107,7 +119,7 @@ def _squeeze(x: EsTensor, axis: Any = ()) -> EsTensor:
 _AXES = Attribute(
     lambda node: numbers_of(node, "axes"), lambda value: {"axes": axes_of(value)}, default=()
 )
-operator("Unsqueeze", "x", axes=_AXES)
+operator("Unsqueeze", "x", misfit=_computes_axes, axes=_AXES)
 
 
 def _not_one_axis(node: Node) -> str:

@@ -68,13 +68,20 @@ class Form:
         return node.op == self.onnx and not self.misfit(node)
 
     def as_called(self, arguments: Mapping[str, Any]) -> Form:
-        """Return the form with the attributes for which this call writes nodes."""
+        """Return the form with the attributes for which this call writes nodes.
+
+        Where a call gives a tensor for an attribute, a node that computes it is no misfit.
+        """
         structural = {
             name: fixed(arguments[name])
             for name, attribute in self.attributes.items()
             if attribute.is_structure and name in arguments
         }
-        return replace(self, attributes={**self.attributes, **structural}) if structural else self
+        if structural:
+            return replace(self, attributes={**self.attributes, **structural})
+        tensors = [arguments.get(name) for name in self.attributes]
+        is_computed = any(isinstance(t, EsTensor) and array_of(t) is None for t in tensors)
+        return replace(self, misfit=_fits) if is_computed else self
 
     def write(self, name: str, value: Any) -> Mapping[str, Any]:
         """Return ONNX's attributes for one of GE's.

@@ -112,6 +112,24 @@ MISFITS = {
         "y = Softmax <axis = 1> (p)",
         "axis: below opset 13 it joins the axes behind",
     ),
+    "Squeeze": ("Squeeze(x)", "y = Squeeze (line, run)", "axes: the model computes them"),
+    "Unsqueeze": ("Unsqueeze(x, [0])", "y = Unsqueeze (x, run)", "axes: the model computes them"),
+    "ExpandDims": ("ExpandDims(x, 0)", "y = Unsqueeze (x, both)", "axis: ExpandDims adds one"),
+    "BroadcastTo": ("BroadcastTo(x, i)", "y = Expand (x, less)", "shape: it may not be the resu"),
+    "Fill": ("Fill(i, x)", "y = Expand (line, less)", "value: Fill has a scalar"),
+    "Selu": ("Selu(x)", "y = Selu <alpha = 1.5> (x)", "alpha: GE's Selu has 1.67"),
+    "RealDiv": ("RealDiv(i, i)", "y = Div (i, i)", "type: RealDiv of whole numbers"),
+    "Reshape": ("Reshape(x, i)", "y = Reshape (x, copying)", "shape: a size of 0 copies"),
+    "ReduceSum": (
+        "ReduceSum(x, [0])",
+        "y = ReduceSum <noop_with_empty_axes = 1> (x, none)",
+        "axes: none may be reduced",
+    ),
+    "LogSoftmaxV2": (
+        "LogSoftmaxV2(x, [1])",
+        "y = LogSoftmax <axis = 1> (p)",
+        "axis: below opset 13 it joins the axes behind",
+    ),
     "Split": ("Split(0, x, 2)", "y, z = Split (i, parts)", "split: the sizes are not equal"),
 }
 """By operator: a pattern, a node of ONNX's operator that is none of GE's, and the reason."""
@@ -135,10 +153,11 @@ class P(PatternFusionPass):
         raise AssertionError
 """
     text = f"""g (float[4,4] x, int64[4] i, int64[4,1] j, float[1,1,4,4] p, float[1] s,
-        float[1,1,4] line, float[1,1,2] filter) => (y)
-    <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}}> {{ {node} }}"""
-    opset = {"SoftmaxV2": 12, "Resize": 18}.get(name, 17)
-    are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "Shape", "Split")
+        float[1,1,4] line, float[1,1,2] filter, int64[1] run) => (y)
+    <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}},
+        int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}}> {{ {node} }}"""
+    opset = {"SoftmaxV2": 12, "LogSoftmaxV2": 12, "Resize": 18}.get(name, 17)
+    are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "RealDiv", "Shape", "Split")
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]>\n'
         + text.replace("(y)", "(int64[1] y)" if are_whole else "(float[1] y)")
