@@ -248,7 +248,9 @@ def from_environment(
     chosen = {name: value for name, value in arguments.items() if value is not None}
     if not chosen.get("vendors"):
         items = [part for part in env.get("GEHOST_VENDORS", "").split(os.pathsep) if part]
-        here = ["vendors"] if Path("vendors").is_dir() else []
+        directory = Path("vendors")
+        # a link to nothing, too: the host refuses it
+        here = ["vendors"] if directory.is_dir() or directory.is_symlink() else []
         chosen["vendors"] = items or here or shipped_vendors(DEFAULT_GROUP)
         if not items and not here and chosen["vendors"]:
             tell(f"no vendors given: using {', '.join(chosen['vendors'])}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gehost
-from gehost import HostOptions, UsageError
+from gehost import Host, HostOptions, UsageError
 from gehost.options import from_environment
 
 
@@ -135,6 +135,13 @@ def test_vendors_are_those_given_else_the_environments_else_the_directory_here(
     assert actual.vendors == vendors
     assert notes == ["no vendors given: using gehost:onnx"] * (vendors == ["gehost:onnx"])
     assert HostOptions().vendors == ()
+
+
+def test_a_link_to_nothing_in_place_of_the_directory_here_is_not_passed_over(here: Path) -> None:
+    (here / "vendors").symlink_to("nowhere")
+    options = from_environment({}, {})
+    with pytest.raises(UsageError, match="vendors: a link to nowhere, which does not exist$"):
+        Host(options)
 
 
 @pytest.mark.usefixtures("here")

@@ -16,7 +16,7 @@ from gehost.errors import UsageError
 from gehost.host.host import Host
 from gehost.host.loaded import REGISTERS_NOTHING
 from gehost.host.registry import Unregistered
-from gehost.host.vendors import PASSES_DIR
+from gehost.host.vendors import PASSES_DIR, broken_link
 from gehost.location import SourceLocation
 from gehost.options import HostOptions
 from gehost.settings import NO_OPTIONS
@@ -58,7 +58,8 @@ def read_pass_file(
     path = Path(os.path.abspath(file))
     if not path.exists():
         beside = os.listdir(path.parent) if path.parent.is_dir() else []
-        raise UsageError(f"no such file{_meant(path.name, beside)}", where=file)
+        message = broken_link(path) or f"no such file{_meant(path.name, beside)}"
+        raise UsageError(message, where=file)
     loaded = [argument for argument in paths if path.is_relative_to(os.path.abspath(argument))]
     roots = list(vendors) if vendors or loaded else [_directory_of_vendors(path)]
     host = Host(HostOptions(vendors=roots, pass_paths=loaded, settings=settings))

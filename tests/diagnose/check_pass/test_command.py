@@ -206,6 +206,10 @@ def test_a_package_with_relative_imports_and_an_operator(check, vendors):
     ("arguments", "message"),
     [
         (["{root}/acme/custom_fusion_passes/doubl.py"], 'no such file; did you mean "double.py"?'),
+        (
+            ["{root}/lost.py"],
+            "lost.py: a link to nowhere, which does not exist",
+        ),
         (["{root}/acme/custom_fusion_passes/_helper.py"], "_helper.py: the name starts with _"),
         (
             ["{root}/acme/custom_fusion_passes/empty.py"],
@@ -230,6 +234,7 @@ def test_what_cannot_be_checked_is_one_line(check, vendors, arguments, message):
     vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
     vendors.write("acme/_helper.py", "")
     vendors.write("acme/empty.py", "")
+    (vendors.root / "lost.py").symlink_to("nowhere")
     vendors.write_raw("stray.py", "")
     code, out, err = check(*[argument.format(root=vendors.root) for argument in arguments])
     assert (code, out) == (2, [])
