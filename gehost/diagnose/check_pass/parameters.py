@@ -17,6 +17,7 @@ from gehost.es.schemas import Signature
 from gehost.ir.effective import as_lacking
 from gehost.ir.graph import split_op
 from gehost.ir.model import Model
+from gehost.pattern.explain.messages import parameter_text
 from gehost.pattern.source import Constraint, Kind, OpPattern
 
 _OPTIONAL = 0.4
@@ -140,7 +141,8 @@ class Parameters:
                 if constraint.kind is Kind.BIND or constraint.wanted(value)
             ]
             if not good:
-                raise NoInstance(f"{name}: its condition takes none of {values}")
+                listing = ", ".join(parameter_text(op, name, value) for value in values)
+                raise NoInstance(f"{name}: its condition takes none of {listing}")
             params[name] = one_of(self._rng, good)
             if constraint.kind is Kind.BIND:
                 self.bound[constraint.wanted] = params[name]

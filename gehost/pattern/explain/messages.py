@@ -10,6 +10,7 @@ import numpy as np
 
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
+from gehost.ir.types import DataType, dtype_from_number
 from gehost.pattern.fits import (
     ABSENT,
     UNREADABLE,
@@ -22,6 +23,18 @@ from gehost.pattern.source import Kind, OpPattern, TensorPattern
 _SHOWN = 16
 """Largest number of elements of a constant that are written out."""
 
+_NAME_A_TYPE = frozenset(
+    (
+        "to",
+        "dtype",
+        "output_dtype",
+        "output_datatype",
+        "precision",
+        "softmax_precision",
+        "stash_type",
+    )
+)
+"""Attributes of ONNX's operators that hold the number of an element type."""
 
 Mismatch: TypeAlias = tuple[str, str, str]
 """Wanted, found and a remark about a node or tensor; the latter two may be "".
@@ -117,14 +130,15 @@ def parameter_problem(op: OpPattern, node: Node, bound: dict[str, Any]) -> str:
                 if actual is UNREADABLE
                 else "nothing"
                 if actual is ABSENT
-                else _shown(actual)
+                else parameter_text(node.op, constraint.name, actual)
             )
+            expected = parameter_text(node.op, constraint.name, before)
             wish = {
                 Kind.ABSENT: "nothing",
                 Kind.AS_ABSENT: "its default",
-                Kind.BIND: "a known value" if before is None else _shown(before),
+                Kind.BIND: "a known value" if before is None else expected,
                 Kind.PREDICATE: "a value that its condition accepts",
-            }.get(constraint.kind, _shown(before))
+            }.get(constraint.kind, expected)
             return f"{constraint.name}: wanted {wish}, got {actual_text}"
     return ""
 
@@ -268,6 +282,14 @@ def made_by(node: Node) -> str:
     return ""
 
 
+def parameter_text(op: str, name: str, value: Any) -> str:
+    """Return a parameter's value as text: the name of an element type, not ONNX's number."""
+    if name in _NAME_A_TYPE and "::" not in op and isinstance(value, int):
+        dtype = dtype_from_number(value)
+        return str(value if dtype is DataType.UNDEFINED else dtype)
+    return _shown(value)
+
+
 def _shown(value: Any) -> str:
     """Return a parameter or a constant's elements as text.
 
@@ -275,6 +297,8 @@ def _shown(value: Any) -> str:
     """
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, cast('list[Any]', value)))}]"
+    if isinstance(value, DataType):
+        return str(value)
     if isinstance(value, float):
         with np.errstate(over="ignore"):
             short = np.float32(value)

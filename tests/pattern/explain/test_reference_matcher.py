@@ -77,6 +77,31 @@ def test_the_reason_is_the_true_one(find, make, inputs, at, depth, reason):
     )
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (lambda x: es.constrain(es.Cast(x), to=DataType.FLOAT16), "to: wanted float16, got float64"),
+        (lambda x: es.constrain(es.Cast(x), to=16), "to: wanted bfloat16, got float64"),
+        (lambda x: es.constrain(es.Cast(x), to=lambda to: to == 6), "accepts, got float64"),
+        (lambda x: es.constrain(es.EyeLike(x), dtype=DataType.DOUBLE), "wanted float64, got nothing"),
+        (lambda x: es.constrain(es.EyeLike(x), dtype=99), "dtype: wanted 99, got nothing"),
+        (lambda x: es.constrain(es.HannWindow(x), output_datatype=11), "wanted float64, got float32"),
+        (lambda x: es.constrain(es.op("ge::Cast")(x), to=10), "to: wanted 10, got 11"),
+        (lambda x: es.constrain(es.op("ge::Cast")(x), to=DataType.FLOAT16), "wanted float16, got 11"),
+    ],
+)  # fmt: skip
+def test_an_element_type_has_its_name(find, pattern, reason):
+    model = find.load("""g (float[2, 2] x, int64 n) => (double[2, 2] c, float[2, 2] e, float[?] h, float[?] a) {
+        c = Cast <to = 11> (x) e = EyeLike(x) h = HannWindow <output_datatype = 1> (n) a = ge.Cast <to = 11> (x)
+    }""")
+    of = find.pattern(pattern)
+    (root,) = source_of(of, model).ops[0].ops
+    (node,) = (node for node in model.graph.nodes if node.op == root)
+    failure = PatternMatcher(of, model).why_not(node)
+    assert failure is not None
+    assert failure.reason.endswith(reason)
+
+
 def test_a_placeholder_that_asks(find):
     model = find.load(TEXT)
     builder = EsGraphBuilder("asking")
