@@ -150,11 +150,14 @@ _LACKS = {
 }
 _LACKS_BY_TEXT = {
     "memory": r"(bad_alloc|bad allocation|annot allocate memory"
-    r"|failed to map segment from shared object)$|Failed to allocate memory for requested buffer",
+    r"|failed to map segment from shared object|Arena alloc failed)$"
+    r"|Failed to allocate memory for requested buffer",
     "file descriptors": r"(Too many open files|cannot open shared object file: Error 24)$",
     "threads": r"can't start new thread$",
 }
-"""Of the loader, C++ and ONNX Runtime, whose errors have other types."""
+"""Of the loader, C++, protobuf and ONNX Runtime, whose errors have other types."""
+_LARGEST_MESSAGE = 2**31 - 1
+"""Bytes of one protobuf message; it cannot be written where it is larger, or where memory lacks."""
 
 
 def deepest_line(error: BaseException, inside: str) -> SourceLocation | None:
@@ -189,6 +192,8 @@ def _shortage(error: BaseException) -> tuple[str, BaseException] | None:
     while item is not None:
         if isinstance(item, MemoryError):
             return "memory", item
+        if type(item).__name__ == "EncodeError" and not _has_room(_LARGEST_MESSAGE):
+            return "memory", item
         if isinstance(item, OSError) and item.errno in _LACKS:
             return _LACKS[item.errno], item
         text = "" if isinstance(item, GehostError) else str(item).strip()
@@ -197,6 +202,14 @@ def _shortage(error: BaseException) -> tuple[str, BaseException] | None:
                 return lack, item
         item = item.__cause__ or (None if item.__suppress_context__ else item.__context__)
     return None
+
+
+def _has_room(size: int) -> bool:
+    try:
+        _ = bytearray(size)
+    except MemoryError:
+        return False
+    return True
 
 
 def described(error: BaseException, context: object | None = None) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import DecodeError, EncodeError
 
 from gehost import errors
 from gehost.errors import (
@@ -135,6 +137,7 @@ RUNTIME = RuntimeError(
         (OSError(errno.ENOSPC, "No space left on device"), "not enough space on disk: OSError"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily"), "not enough processes: Block"),
         (RuntimeError("can't start new thread"), "not enough threads: RuntimeError"),
+        (DecodeError("Error parsing message with type 'onnx.ModelProto': Arena alloc failed"), "not enough memory: "),
         (ImportError("libpython3.so: cannot open shared object file: Error 24"), "not enough file d"),
     ],
     ids=lambda case: type(case).__name__ if isinstance(case, Exception) else "",
@@ -142,6 +145,20 @@ RUNTIME = RuntimeError(
 def test_what_the_machine_lacks_is_no_internal_error(error: Exception, line: str) -> None:
     code, text = outcome(error)
     assert (code, text.startswith(line)) == (2, True), text
+
+
+@pytest.mark.parametrize("room", [False, True])
+def test_what_protobuf_cannot_write_is_too_large_or_there_is_no_memory(
+    room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_LARGEST_MESSAGE", 100 if room else sys.maxsize)
+    error = EncodeError("Failed to serialize proto")
+    failed = ModelError("it is too large")
+    failed.__cause__ = error
+    actual = [outcome(error)[0], outcome(failed)]
+    assert actual == (
+        [1, (3, "it is too large")] if room else [2, (2, "not enough memory: it is too large")]
+    )
 
 
 @pytest.mark.parametrize("cause", [MemoryError(), LOADER, RUNTIME, NO_FILES], ids=repr)
