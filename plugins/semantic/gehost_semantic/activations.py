@@ -258,19 +258,19 @@ def _expression(
         return None
     number = views.numbers.fill(value, views)
     if number is not None:
-        return {_ONE: float(number)}
+        return {_ONE: float(number)} if number != 0 else {}
     view, own = views.of(value), views.of(leaf)
-    if view is None or own is None:
+    if view is None or own is None or own.factor == 0:
         return None
     if view.base is own.base and is_whole(view, own):
-        return {frozenset({(_X, 1)}): view.factor / own.factor}
+        return _times({frozenset({(_X, 1)}): 1.0}, {_ONE: view.factor / own.factor})
     node = view.base.producer
     if node is None or not is_whole(view, views.of(view.base)):
         return None
     activation = _computed(views, node, leaf, depth)
     if activation is None or len(activation) > _MOST_TERMS:
         return None
-    return {product: number * view.factor for product, number in activation.items()}
+    return _times(activation, {_ONE: view.factor})
 
 
 def _computed(views: Views, node: Node, leaf: Value, depth: int) -> _Expression | None:
@@ -337,7 +337,8 @@ def _sigmoid(argument: _Expression) -> _Expression:
 def _divided(first: _Expression, second: _Expression) -> _Expression | None:
     """Divide by a number, or by ``1 + exp(z)``."""
     if set(second) == {_ONE}:
-        return {product: number / second[_ONE] for product, number in first.items()}
+        results = {product: number / second[_ONE] for product, number in first.items()}
+        return {product: number for product, number in results.items() if number != 0}
     if len(second) != 2 or second.get(_ONE) != 1:
         return None
     (product,) = set(second) - {_ONE}

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, PassError, es, infer_model
 from gehost.ir.model import Model
@@ -213,6 +214,30 @@ def test_a_near_miss_stays(name: str) -> None:
     body, kind, key = REFUSALS[name]
     _, record = run_pass(model(body, f"{X}, float[b, s, 6] o"), PASSES[Plain][kind])
     assert (record.replaced, dict(record.rejected)) == (0, {key: 1} if key else {})
+
+
+SCALARS = ("half", "one", "two", "root", "inverse", "cubic", "factor", "twice", "quick")
+DEGENERATE = {
+    **{name: body for name, (_, body, inputs) in FORMS.items() if inputs == X},
+    "a scaled x": "s = Mul (x, two) z = Div (s, root) " + ERF + "m = Mul (s, a) y = Mul (m, half)",
+    "a divided x": "s = Div (x, two) z = Mul (s, inverse) "
+    + ERF
+    + "m = Mul (s, a) y = Mul (m, half)",
+}
+
+
+@pytest.mark.parametrize("number", [0.0, 1e-45, float("inf"), float("nan")])
+@pytest.mark.parametrize("form", DEGENERATE)
+def test_a_constant_that_is_nothing_or_no_number_is_no_fault(form: str, number: float) -> None:
+    expected = len(described(model(DEGENERATE[form], X)))
+    assert expected == 1
+    for name in SCALARS:
+        proto = model(DEGENERATE[form], X)
+        for tensor in proto.graph.initializer:
+            if tensor.name == name:
+                tensor.CopyFrom(numpy_helper.from_array(np.float32(number), name))
+        actual = described(proto)
+        assert len(actual) <= expected, name
 
 
 @pytest.mark.parametrize(("opset", "body"), [
