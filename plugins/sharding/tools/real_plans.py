@@ -1,11 +1,12 @@
 """Plans of decoders at their real sizes beside the plans that people make.
 
-``python -m plugins.sharding.tools.real_plans`` prints a Markdown table. The search is timed on its
-own; the milliseconds include the price of weights where there is one.
+``python -m plugins.sharding.tools.real_plans`` prints a Markdown table, with ``--draw 2`` the picture
+of the second plan. The search is timed on its own; the milliseconds include the price of weights.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from typing import NamedTuple
 from gehost_sharding.cost_graph import Objective
 from gehost_sharding.mesh import Mesh
 from gehost_sharding.model_graph import ModelGraph
-from gehost_sharding.plan import Planner, Solved
+from gehost_sharding.picture import picture
+from gehost_sharding.plan import Plan, Planner, Solved
 from gehost_sharding.rules.table import RuleTable
 
 from ..tests.real_sizes import CLUSTER, SIZES, manual_plans, real_decoder
@@ -52,7 +54,25 @@ def kinds_of(solved: Solved) -> str:
     return ", ".join(f"{row['count']} {kind}" for kind, row in sorted(counts.items())) or "none"
 
 
+def planned(case: Case) -> tuple[Planner, Plan]:
+    sizes, mesh = SIZES[case.sizes], Mesh.parse(case.mesh)
+    graph = ModelGraph(real_decoder(sizes, batch=case.batch, length=case.length))
+    planner = Planner(graph, mesh, CLUSTER, RuleTable())
+    return planner, planner.plan(objective=Objective(weights=case.price))
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draw", type=int, metavar="NUMBER", choices=range(1, len(CASES) + 1))
+    options = parser.parse_args()
+    if options.draw is None:
+        return table()
+    _, plan = planned(CASES[options.draw - 1])
+    print("\n".join(picture(plan.assignment)))
+    return 0
+
+
+def table() -> int:
     print(
         "| model, mesh, batch × length, price | search s | ms | sent MB | weights GB | activations GB"
         " | collectives | manual plans, ms |"
@@ -60,13 +80,11 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|")
     is_never_worse = True
     for case in CASES:
-        sizes, mesh = SIZES[case.sizes], Mesh.parse(case.mesh)
         started = time.perf_counter()
-        graph = ModelGraph(real_decoder(sizes, batch=case.batch, length=case.length))
-        planner = Planner(graph, mesh, CLUSTER, RuleTable())
-        plan = planner.plan(objective=Objective(weights=case.price))
+        planner, plan = planned(case)
         seconds = time.perf_counter() - started
-        pins = manual_plans(graph, mesh, sizes.layers, data=DATA, model=MODEL)
+        graph, mesh = planner.graph, planner.mesh
+        pins = manual_plans(graph, mesh, SIZES[case.sizes].layers, data=DATA, model=MODEL)
         planner.compare(plan, pins)
         own, others = plan.solved.minimum.cost, list[str]()
         for label, result in plan.compared.items():
