@@ -74,6 +74,27 @@ def test_a_split_moves_down_over_merged_loops() -> None:
     assert printed.rstrip().splitlines()[-3].lstrip().startswith("%y = tensor.expand_shape")
 
 
+TWICE = """func.func @f(%a: tensor<6x3xf32>) -> tensor<2x3x3xf32> {
+  %e = tensor.empty() : tensor<6x3xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%a, %a : tensor<6x3xf32>, tensor<6x3xf32>) outs(%e : tensor<6x3xf32>) {
+  ^bb0(%l: f32, %m: f32, %o: f32):
+    %s = arith.addf %l, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<6x3xf32>
+  %z = tensor.expand_shape %y [[0, 1], [2]] output_shape [2, 3, 3] : tensor<6x3xf32> into tensor<2x3x3xf32>
+  return %z : tensor<2x3x3xf32>
+}
+"""
+
+
+def test_an_operand_that_is_read_twice_is_reshaped_once() -> None:
+    """So that companions merge the two, whatever comes first."""
+    moved = rewritten(TWICE, "expand-reshapes")
+    assert print_function(moved).count("tensor.expand_shape %a") == 1
+    (op,) = [item for item in moved.ops if isinstance(item, Generic)]
+    assert op.ins[0] is op.ins[1]
+
+
 def test_merging_takes_the_place_of_splitting() -> None:
     assert "expand-reshapes" not in companions_named(MERGING, MLIR_COMPANIONS)
     with pytest.raises(ControlError, match="undo each other"):
