@@ -315,7 +315,7 @@ def _where(x: EsTensor) -> EsTensor:
 def _topped(
     x: EsTensor, k: Any, *, is_sorted: bool, axis: int, largest: bool, dtype: int
 ) -> dict[str, EsTensor]:
-    expected = k if isinstance(k, EsTensor) else [int(k)]
+    expected = k if isinstance(k, EsTensor) else [one(k)]
     values, indices = es.TopK(x, expected, axis=axis, largest=int(largest), sorted=int(is_sorted))
     return {"values": values, "indices": _typed(indices, dtype)}
 

@@ -99,7 +99,9 @@ def fixed(value: Any, reason: str = "", *, default: Any = REQUIRED) -> Attribute
     def write(expected: Any) -> Mapping[str, Any]:
         is_left_out = in_pattern() and expected == default
         if expected != value and not is_left_out:
-            raise ValueError(f"ONNX has {value!r} only, got {expected!r}{reason and '; '}{reason}")
+            raise ValueError(
+                f"ONNX has {value!r} only, got {shown(expected)}{reason and '; '}{reason}"
+            )
         return {}
 
     return Attribute(lambda _: value, write, value if default is REQUIRED else default)
@@ -131,16 +133,21 @@ def ge_type(value: Any) -> Any:
     return DataType(value) if is_number else value
 
 
+def shown(value: Any) -> str:
+    """Return a value as a message shows it."""
+    return "a tensor" if isinstance(value, EsTensor) else repr(value)
+
+
 def _plain(value: Any, expected: str) -> Any:
     if isinstance(value, EsTensor) or value is None:
-        raise TypeError(f"{expected} is expected, as an attribute takes no tensor")
+        raise TypeError(f"{expected} is expected, got {shown(value)}")
     return value
 
 
 def _number(value: Any) -> float:
     if isinstance(value, int | float | np.floating | np.integer):
         return float(cast("float", value))
-    raise TypeError(f"a number is expected, got {value!r}")
+    raise TypeError(f"a number is expected, got {shown(value)}")
 
 
 def one(value: Any) -> int:
@@ -155,9 +162,9 @@ def whole_numbers(value: Any, expected: str = "numbers") -> list[int]:
     """Return whole numbers, of numbers or a constant."""
     array = array_of(value)
     if array is None:
-        raise TypeError(f"{expected} is expected, as ONNX has it as an attribute")
+        raise TypeError(f"an attribute takes {expected}, got a tensor that the model computes")
     if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"whole numbers are expected, got {value!r}")
+        raise TypeError(f"whole numbers are expected, got {shown(value)}")
     return [int(item) for item in array.reshape(-1)]
 
 

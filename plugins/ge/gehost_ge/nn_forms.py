@@ -15,6 +15,7 @@ from gehost_ge.attributes import (
     fixed,
     flag,
     number,
+    shown,
     text,
     whole,
     whole_numbers,
@@ -113,7 +114,7 @@ def _window(name: str, default: Any = REQUIRED) -> Attribute:
     def write(value: Any) -> Mapping[str, Any]:
         numbers = [] if value is None else whole_numbers(value)
         if len(numbers) != 4 or numbers[:2] != [1, 1]:
-            raise ValueError(f"it is [1, 1, height, width], got {value!r}")
+            raise ValueError(f"it is [1, 1, height, width], got {shown(value)}")
         return {name: numbers[2:]}
 
     return Attribute(lambda node: [1, 1, *map(int, _pair(node, name))], write, default)
@@ -131,7 +132,7 @@ def _pads(node: Any) -> list[int]:
 def _write_pads(value: Any) -> Mapping[str, Any]:
     numbers = [] if value is None else whole_numbers(value)
     if len(numbers) != 4:
-        raise ValueError(f"they are [top, bottom, left, right], got {value!r}")
+        raise ValueError(f"they are [top, bottom, left, right], got {shown(value)}")
     top, bottom, left, right = numbers
     return {"pads": [top, left, bottom, right]}
 
@@ -184,7 +185,7 @@ _PADDINGS = {"SAME": "SAME_UPPER", "VALID": "VALID"}
 
 def _write_padding(value: Any) -> Mapping[str, Any]:
     if value not in _PADDINGS:
-        raise ValueError(f"it is SAME or VALID, got {value!r}")
+        raise ValueError(f"it is SAME or VALID, got {shown(value)}")
     return {"auto_pad": _PADDINGS[value]}
 
 

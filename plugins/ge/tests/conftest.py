@@ -16,8 +16,8 @@ HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
 IMPORTS = """\
 from ge.error import GeError
 from ge.es import GraphBuilder, InputType, TensorHolder
-from ge.es.math import Add, Concat, Exp, Gather, MatMul, Max, Mul, ReduceSum, Round, Split
-from ge.es.nn import BiasAdd, Relu
+from ge.es.math import Add, Cast, Concat, Exp, Gather, MatMul, Max, Mul, ReduceSum, Round, Split
+from ge.es.nn import BiasAdd, LeakyRelu, MaxPool, Relu, Transpose
 from ge.graph import DataType, DumpFormat, Format, Shape, Tensor, TensorDesc
 from ge.passes import *
 from ge.utils import GeUtils

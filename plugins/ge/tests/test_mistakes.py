@@ -125,6 +125,26 @@ MISTAKES = {
         traced("return BiasAdd(inputs[0], inputs[1], 'NCHW')"),
         "BiasAdd: data_format 'NCHW' adds along axis 1, and the rank of x is not known here; use",
     ),
+    "a tensor for an attribute": (
+        traced("return LeakyRelu(inputs[0], inputs[1])"),
+        "LeakyRelu: negative_slope: a number is expected, got a tensor",
+    ),
+    "a permutation that is computed": (
+        replacing("return Transpose(inputs[0], inputs[0])"),
+        "Transpose: perm: an attribute takes numbers, got a tensor that the model computes",
+    ),
+    "a window of two axes": (
+        replacing("return MaxPool(inputs[0], [2, 2], [1] * 4, 'SAME', 'NCHW')"),
+        "MaxPool: ksize: it is [1, 1, height, width], got [2, 2]",
+    ),
+    "a bias of rank 2": (
+        replacing("return BiasAdd(inputs[0], [[1.0]])"),
+        "BiasAdd: a bias has rank 1, got rank 2; use Add",
+    ),
+    "a type of ONNX": (
+        replacing("return Cast(inputs[0], 'float')"),
+        "Cast: dst_type: expected a DataType, got 'float'",
+    ),
     "decimals": (
         traced("return Round(inputs[0], decimals=2)"),
         "Round: decimals: ONNX has 0 only, got 2",

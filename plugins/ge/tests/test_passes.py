@@ -231,6 +231,33 @@ class P(PatternFusionPass):
         assert replaced(report)["P"] == expected, config
 
 
+def test_partial_functions_are_methods(compile_with: Any) -> None:
+    source = """
+import functools
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        return Relu(Exp(inputs[0]))
+    meet_requirements = functools.partial(lambda answer, match_result: answer, True)
+    replacement = functools.partial(lambda factor, inputs: Exp(inputs[0]) * factor, 1.0)
+
+@register_fusion_pass(name="Q", stage=PassStage.AFTER_INFER_SHAPE)
+class Q(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        return Relu(Relu(inputs[0]))
+    @functools.lru_cache
+    def meet_requirements(self, match_result):
+        return True
+    def _with(self, operator, inputs):
+        return operator(inputs[0])
+    replacement = functools.partialmethod(_with, Relu)
+"""
+    text = "g (float[2] x) => (float[2] y, float[2] z) { e = Exp(x) y = Relu(e) a = Relu(x) z = Relu(a) }"
+    assert replaced(compile_with(source, model(text))[1]) == {"P": 1, "Q": 1}
+
+
 def test_a_graph_pass_rewrites_by_boundary_and_by_hand(compile_with: Any) -> None:
     source = """
 @register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
