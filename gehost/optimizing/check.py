@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class Checker:
             return self.baseline.against(self._model_of(candidate))
         if candidate.wide:
             result = self.baseline.against(candidate.wide)
+            os.unlink(candidate.wide)  # each is as large as the model
             if not result.equal:
                 return result
         return self.half.against(self._model_of(candidate))
