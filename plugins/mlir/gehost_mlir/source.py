@@ -24,8 +24,9 @@ _ITEM = re.compile(rf"{STRING.pattern}|[\w$.@#!+-]+(?:::[\w$.@#!+-]+)*")
 _CONTINUED = re.compile(r"\s*(?P<next>[<(\[]|->|:(?!:))")
 _ODD = re.compile(r"[\t\r\n]|  |[(\[{<]\s|\s[)\]}>,<]|[^\s:\"]:[^\s:]|\s:\S|[^\s>]: ")
 """A text that may have other blanks than MLIR's."""
-_SPACED = re.compile(rf"{_SKIPPED}|\s+|::|[<>=!]=|.", re.DOTALL)
-_ARRAY = re.compile(r"\barray<\w+\s*$")
+_SPACED = re.compile(rf"{_SKIPPED}|\s+|::|[<>=!]=|\w+|.", re.DOTALL)
+_NO_BLANK_BEHIND = frozenset(["", " ", "(", "[", "{", "<"])
+_NO_BLANK_BEFORE = frozenset(["<", ")", "]", "}", ">", ","])
 _RESOURCE = re.compile(rf'{NAME}\s*:\s*"0x([0-9A-Fa-f]*)"')
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _TOKEN = re.compile(rf"{_SKIPPED}|->|::|[()\[\]{{}}<>,:\n]|=|[^\s()\[\]{{}}<>,:=\"/-]+|\s|.")
@@ -103,16 +104,21 @@ def spaced(text: str) -> str:
     """An attribute or type as MLIR spaces it."""
     if not _ODD.search(text):
         return text
-    result = ""
+    parts = [""]
     for match in _SPACED.finditer(text):
         part = match.group()
         if part.isspace():
-            result += "" if not result or result[-1] in " ([{<" else " "
-        elif part == ":" and not result.endswith('"'):
-            result = result.rstrip() + (": " if _ARRAY.search(result) is not None else " : ")
+            if parts[-1] not in _NO_BLANK_BEHIND:
+                parts.append(" ")
+            continue
+        is_colon = part == ":" and not parts[-1].endswith('"')
+        if parts[-1] == " " and (is_colon or part in _NO_BLANK_BEFORE):
+            parts.pop()
+        if is_colon:  # array<i64: 1>, but 1 : i64
+            parts += [":", " "] if parts[-3:-1] == ["array", "<"] else [" ", ":", " "]
         else:
-            result = (result.rstrip() if part in {"<", ")", "]", "}", ">", ","} else result) + part
-    return result.rstrip()
+            parts.append(part)
+    return "".join(parts).rstrip()
 
 
 def _after_blanks(text: str, position: int) -> int:
