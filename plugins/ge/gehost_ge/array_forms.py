@@ -35,9 +35,21 @@ from gehost_ge.form import (
     swapped,
 )
 from gehost_ge.types import DataType as GeDataType
-from gehost_ge.types import to_onnx
+from gehost_ge.types import from_onnx, to_onnx
 
-operator("Cast", "x", here="`Cast`; the type has GE's number", dst_type=data_type("to"))
+
+def _other_type(node: Node) -> str:
+    is_known = from_onnx(DataType(node.attrs["to"])) is not GeDataType.DT_UNDEFINED
+    return "" if is_known else f"to: GE has no such type; {own_form('Cast')}"
+
+
+operator(
+    "Cast",
+    "x",
+    here="`Cast`; the type has GE's number",
+    misfit=_other_type,
+    dst_type=data_type("to"),
+)
 
 
 INT64 = derived(lambda _: GeDataType.DT_INT64)

@@ -37,6 +37,7 @@ class Form:
         misfit: says why a node of ``onnx`` is none of GE's operator, ``""`` if it is.
         attributes: GE's attributes, as a node of ``onnx`` has them.
         here: what it becomes, for the page.
+        beside: misfits of the other nodes that a call writes, by their operators.
         parameters: the published ones where ``call`` takes any.
     """
 
@@ -46,6 +47,9 @@ class Form:
     misfit: Callable[[Node], str] = _fits
     attributes: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     here: str = ""
+    beside: Mapping[str, Callable[[Node], str]] = field(
+        default_factory=dict[str, Callable[[Node], str]]
+    )
     parameters: tuple[inspect.Parameter, ...] = ()
 
     @property
@@ -66,6 +70,11 @@ class Form:
     def stands_for(self, node: Node) -> bool:
         """Whether a node of a model is one of GE's operator."""
         return node.op == self.onnx and not self.misfit(node)
+
+    def of_other(self, op: str) -> Form | None:
+        """Return what another node stands for that a call writes, if it has a misfit."""
+        misfit = self.beside.get(op)
+        return None if misfit is None else Form(op, self.call, op, misfit)
 
     def as_called(self, arguments: Mapping[str, Any]) -> Form:
         """Return the form with the attributes for which this call writes nodes.
@@ -104,6 +113,7 @@ def form(
     onnx: str = "",
     here: str = "",
     misfit: Callable[[Node], str] = _fits,
+    beside: Mapping[str, Callable[[Node], str]] | None = None,
     **attributes: Attribute,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register what an operator becomes, under GE's names for it."""
@@ -111,7 +121,7 @@ def form(
     def register(call: Callable[..., Any]) -> Callable[..., Any]:
         text = here or (call.__doc__ or "").partition("\n")[0].removesuffix(".")
         for name in names:
-            FORMS[name] = Form(name, call, onnx, misfit, attributes, text)
+            FORMS[name] = Form(name, call, onnx, misfit, attributes, text, beside or {})
         return call
 
     return register
@@ -167,7 +177,8 @@ def operator(
         result = es.op(onnx)(*operands, **written)
         return {outputs: result} if outputs else result
 
-    FORMS[name] = Form(name, call, onnx, misfit, attributes, here or f"`{onnx}`", tuple(entries))
+    text = here or f"`{onnx}`"
+    FORMS[name] = Form(name, call, onnx, misfit, attributes, text, parameters=tuple(entries))
 
 
 def has_only(name: str, onnx: str, **values: Any) -> Callable[[Node], str]:
@@ -177,6 +188,25 @@ def has_only(name: str, onnx: str, **values: Any) -> Callable[[Node], str]:
         for attribute, value in values.items():
             if node.attr(attribute) != value:
                 return f"{attribute}: GE's {name} has {value!r} alone; {own_form(onnx)}"
+        return ""
+
+    return misfit
+
+
+def row_misfit(name: str) -> Callable[[Node], str]:
+    """Return the misfit of an ``Add`` that adds one number for each last index.
+
+    ``Add`` broadcasts both operands.
+    """
+
+    def misfit(node: Node) -> str:
+        x, bias = (None if value is None else value.shape for value in node.inputs[:2])
+        if x is None or bias is None:
+            return f"rank: the bias of {name} needs known ranks of both operands"
+        if len(bias) != 1 or len(x) < 2:
+            return f"rank: the bias of {name} has rank 1, added to rank 2 or more; use Add"
+        if x[-1] is None or x[-1] != bias[0]:
+            return f"channels: {name} has one number of bias for each last index; use Add"
         return ""
 
     return misfit

@@ -142,6 +142,9 @@ class Node:
             if name in _INPUTS and name not in node.attrs and len(node.inputs) > 1:
                 raise GeError(f'{name} of {self.type} "{self.name}" is an input; replace the node')
             node.graph.set_attribute(node, name, value)
+            other = _INSTEAD.get(name, "")
+            if other in node.attrs:
+                node.graph.set_attribute(node, other, None)
 
     def get_input_desc(self, index: int) -> TensorDesc:
         return TensorDesc.of(self._input(index))
@@ -215,6 +218,8 @@ def agree(value: Value | DraftTensor, desc: TensorDesc) -> None:
         raise GeError(f'"{value.name}" is {own}, not {desc}')
 
 
+_INSTEAD = {"auto_pad": "pads", "pads": "auto_pad"}
+"""Attributes of which a node has one."""
 _INPUTS = frozenset({"axes"})
 """Numbers that are an attribute of ONNX's operators below some opset."""
 

@@ -17,13 +17,38 @@ from gehost_ge.attributes import (
     structure,
     text,
 )
-from gehost_ge.form import axes_of, check_only, counted, form, has_only, operator, own_form, swapped
+from gehost_ge.form import (
+    axes_of,
+    check_only,
+    counted,
+    form,
+    has_only,
+    operator,
+    own_form,
+    row_misfit,
+    swapped,
+)
 
+
+def _not_matrices(node: Node) -> str:
+    ranks = [value.rank for value in node.inputs[:2] if value is not None]
+    return "rank: a vector is no matrix; use ge.es.custom.MatMul" if 1 in ranks else ""
+
+
+_BIAS = {"Add": row_misfit("MatMul")}
 _BY_NODE = structure(value=False)
 _NO, _NONE = fixed(value=False), fixed(0)
 
 
-@form("MatMulV2", onnx="MatMul", transpose_x1=_BY_NODE, transpose_x2=_BY_NODE, offset_x=_NONE)
+@form(
+    "MatMulV2",
+    onnx="MatMul",
+    misfit=_not_matrices,
+    beside=_BIAS,
+    transpose_x1=_BY_NODE,
+    transpose_x2=_BY_NODE,
+    offset_x=_NONE,
+)
 def _matmul_v2(
     x1: EsTensor,
     x2: EsTensor,
@@ -38,7 +63,14 @@ def _matmul_v2(
     return _matmul(x1, x2, bias, transpose_x1, transpose_x2)
 
 
-@form("MatMul", onnx="MatMul", transpose_x1=_BY_NODE, transpose_x2=_BY_NODE)
+@form(
+    "MatMul",
+    onnx="MatMul",
+    misfit=_not_matrices,
+    beside=_BIAS,
+    transpose_x1=_BY_NODE,
+    transpose_x2=_BY_NODE,
+)
 def _matmul(
     x1: EsTensor,
     x2: EsTensor,
@@ -58,12 +90,21 @@ operator(
     "x1 x2",
     "MatMul",
     "`MatMul`; of `adj_x1`, `adj_x2` write the `Transpose`, as the rank is not known here",
+    _not_matrices,
     adj_x1=_NO,
     adj_x2=_NO,
 )
 
 
-@form("BatchMatMulV2", onnx="MatMul", adj_x1=_NO, adj_x2=_NO, offset_x=_NONE)
+@form(
+    "BatchMatMulV2",
+    onnx="MatMul",
+    misfit=_not_matrices,
+    beside=_BIAS,
+    adj_x1=_NO,
+    adj_x2=_NO,
+    offset_x=_NONE,
+)
 def _batch_matmul_v2(
     x1: EsTensor,
     x2: EsTensor,

@@ -21,25 +21,13 @@ from gehost_ge.attributes import (
     whole_numbers,
 )
 from gehost_ge.building import in_pattern
-from gehost_ge.form import form, has_only, operator, own_form
-
-
-def _not_channels(node: Node) -> str:
-    """``Add`` broadcasts both operands; ``BiasAdd`` has one number for each last index."""
-    x, bias = (None if value is None else value.shape for value in node.inputs[:2])
-    if x is None or bias is None:
-        return "rank: BiasAdd needs known ranks, those of x and of bias"
-    if len(bias) != 1 or len(x) < 2:
-        return "rank: BiasAdd adds a bias of rank 1 to x of rank 2 or more; use Add"
-    if x[-1] is None or x[-1] != bias[0]:
-        return "channels: BiasAdd has one number of bias for each last index of x; use Add"
-    return ""
+from gehost_ge.form import form, has_only, operator, own_form, row_misfit
 
 
 @form(
     "BiasAdd",
     onnx="Add",
-    misfit=_not_channels,
+    misfit=row_misfit("BiasAdd"),
     data_format=fixed("NHWC", "a bias of another axis has its rank: add it by Add"),
 )
 def _bias_add(x: EsTensor, bias: EsTensor, data_format: str = "NHWC") -> EsTensor:
@@ -221,7 +209,7 @@ operator(
     "Resize",
     "x roi? scales? sizes?",
     here="`Resize`; at opsets 11 and 12 a model's has `roi`, too",
-    misfit=has_only("Resize", "Resize", antialias=0, keep_aspect_ratio_policy="stretch"),
+    misfit=has_only("Resize", "Resize", antialias=0, axes=None, keep_aspect_ratio_policy="stretch"),
     coordinate_transformation_mode=text("coordinate_transformation_mode", "half_pixel"),
     cubic_coeff_a=number("cubic_coeff_a", -0.75),
     exclude_outside=whole("exclude_outside", 0),

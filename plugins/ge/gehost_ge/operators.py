@@ -65,6 +65,9 @@ class Operator:
             op = form.onnx.rpartition("::")[2]
             own = [node for node in nodes[count:] if node.GetType() == op]
             builder.draft.forms.update(dict.fromkeys(own or nodes[-1:], form))
+            for node in nodes[count:]:
+                if node not in own and (other := form.of_other(node.GetType())):
+                    builder.draft.forms[node] = other
             return holders
 
     def _operand(self, builder: GraphBuilder, name: str, value: Any) -> Any:

@@ -130,6 +130,8 @@ MISFITS = {
         "y = LogSoftmax <axis = 1> (p)",
         "axis: below opset 13 it joins the axes behind",
     ),
+    "MatMul": ("MatMul(x, s, w)", "m = MatMul (p, x) y = Add (m, x)", "rank: the bias of MatMul"),
+    "MatMulV2": ("MatMulV2(x, s)", "y = MatMul (x, i32)", "rank: a vector is no matrix"),
     "Split": ("Split(0, x, 2)", "y, z = Split (i, parts)", "split: the sizes are not equal"),
 }
 """By operator: a pattern, a node of ONNX's operator that is none of GE's, and the reason."""
@@ -155,7 +157,8 @@ class P(PatternFusionPass):
     text = f"""g (float[4,4] x, int64[4] i, int64[4,1] j, float[1,1,4,4] p, float[1] s,
         float[1,1,4] line, float[1,1,2] filter, int64[1] run) => (y)
     <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}},
-        int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}}> {{ {node} }}"""
+        int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}},
+        float[4] i32 = {{1, 2, 3, 4}}> {{ {node} }}"""
     opset = {"SoftmaxV2": 12, "LogSoftmaxV2": 12, "Resize": 18}.get(name, 17)
     are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "RealDiv", "Shape", "Split")
     model = onnx.parser.parse_model(
@@ -279,6 +282,9 @@ class P(FusionBasePass):
         pool.set_attr("strides", [1, 1, 2, 1])
         assert pool.get_attr("strides") == [1, 1, 2, 1]
         pool.set_attr("strides", [1, 1, 1, 2])
+        pool.set_attr("padding", "SAME")
+        assert not pool.has_attr("pads") and pool.get_attr("auto_pad") == "SAME_UPPER"
+        pool.set_attr("padding", "VALID")
         pool.set_attr("data_format", "NCHW")
         fails(ValueError, "MaxPool: data_format: ONNX has", pool.set_attr, "data_format", "NHWC")
         fails(ValueError, "MaxPool: ksize: it is [1, 1, h", pool.set_attr, "ksize", [2, 2])
@@ -301,7 +307,7 @@ class P(FusionBasePass):
     text = """g (float[1,1,4,4] x) => (float[1,1,3,2] y, float[1,1,1,1] z)
         <int64[4] all = {0, 1, 2, 3}> {
         r = LeakyRelu <alpha = 0.25> (x) c = Cast <to = 1> (r)
-        y = MaxPool <kernel_shape = [2, 2], strides = [1, 2]> (c) z = ReduceSum (c, all) }"""
+        y = MaxPool <kernel_shape = [2, 2], strides = [1, 2], pads = [0, 0, 0, 0]> (c) z = ReduceSum (c, all) }"""
     compile_with(source, onnx.parser.parse_model(HEADER + text))
 
 
