@@ -51,6 +51,8 @@ _FINAL = 3
 """Shares of the time of a comparison that the last one takes."""
 _LAST_SHARE, _LAST_MOST = 1 / 4, 3.0
 """Least time of a comparison with the original, where the budget is over: a share, seconds."""
+_MOST_OVER = 15.0
+"""Seconds that its sessions may take to load where the budget is over."""
 
 
 @dataclass(frozen=True)
@@ -367,7 +369,7 @@ class _Run:
         """Leave out what does not pay; compare the rest with the original."""
         original = self._builder.original
         sessions = 2 * FEWEST_PAIRS * self._load_takes
-        if sessions > max(self._left(), self._options.budget / 2):
+        if sessions > max(self._left(), self._options.budget / 2, _MOST_OVER):
             seconds = _whole(time.perf_counter() - self._started + 4 * sessions)
             report.unmeasured = (
                 f"to load {2 * FEWEST_PAIRS} sessions takes {duration(sessions)}: "
