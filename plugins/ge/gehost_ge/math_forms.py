@@ -239,10 +239,12 @@ operator("ThresholdedRelu", "x", alpha=number("alpha", 1.0))
 
 def _flattens(node: Node) -> str:
     """Below opset 13, all axes from the given one on are one."""
-    x, axis = node.input(0), node.attr("axis")
-    last = (-1,) if x is None or x.rank is None else (-1, x.rank - 1)
+    shape = None if (x := node.input(0)) is None else x.shape
+    axis = node.attr("axis")
+    behind = None if shape is None else list(shape[axis % len(shape) :][1:]) if shape else []
+    is_one = axis == -1 or (behind is not None and set(behind) <= {1})
     is_older = (node.graph.model.opset() or 0) < 13
-    return "axis: below opset 13 it joins the axes behind" if is_older and axis not in last else ""
+    return "axis: below opset 13 it joins the axes behind" if is_older and not is_one else ""
 
 
 _LAST = Attribute(

@@ -172,6 +172,30 @@ class P(PatternFusionPass):
     assert list(record.rejected) == [reason.partition(":")[0]]
 
 
+@pytest.mark.parametrize(
+    ("node", "count"), [("<axis = 1> (x)", 1), ("(x)", 1), ("<axis = -1> (x)", 1), ("(z)", 0)]
+)
+def test_a_softmax_of_old_models_is_of_one_axis_where_those_behind_are_one(
+    node: str, count: int, compile_with: Any
+) -> None:
+    source = """
+from ge.es.all import ReduceSum, SoftmaxV2
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def one(self, inputs):
+        return SoftmaxV2(inputs[0])
+    def replacement(self, inputs, match_result):
+        power = Exp(inputs[0])
+        return power / ReduceSum(power, match_result.get_matched_nodes()[0].get_attr("axes"), True)
+"""
+    shape = "1,4,1,1" if "x" in node else "1,4,2,n"
+    text = f"g (float[1,4,1,1] x, float[1,4,2,n] z) => (float[{shape}] y) {{ y = Softmax {node} }}"
+    model = onnx.parser.parse_model('<ir_version: 7, opset_import: ["" : 12]>\n' + text)
+    (record,) = [record for record in compile_with(source, model)[1].passes if record.name == "P"]
+    assert record.replaced == count
+
+
 READ = {
     "LeakyRelu(x)": ("LeakyRelu (r)", {"negative_slope": 0.01}),
     "Cast(x, 3)": ("Cast <to = 7> (r)", {"dst_type": 9}),
