@@ -123,7 +123,13 @@ class PatternAdapter(gehost.PatternFusionPass):
         pattern, _ = self._by_pattern[match.pattern]
         for node in pattern.host_pattern.graph.nodes:
             form = pattern.draft.forms.get(node)
-            if form is not None and (reason := form.misfit(match.GetMatchedNode(node))):
+            if form is None:
+                continue
+            matched = match.GetMatchedNode(node)
+            reason = form.misfit(matched)
+            if not reason and self._author.owner.matcher_config.is_enable_ir_attr_match():
+                reason = form.other_attribute(matched)
+            if reason:
                 return Refusal.of(reason)
         token = current_inputs.set(match.inputs)
         try:

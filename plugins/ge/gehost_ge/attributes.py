@@ -26,12 +26,14 @@ class Attribute:
         read: returns its value, of a node of ONNX's operator.
         write: returns ONNX's attributes for a value; raises ``ValueError`` if ONNX has none.
         default: its value in a call that leaves it out.
+        free: a value that ONNX lacks, and a pattern may have unless attributes count.
         is_structure: other nodes beside ONNX's operator stand for it, as a call writes them.
     """
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Mapping[str, Any]]
     default: Any = REQUIRED
+    free: Any = REQUIRED
     is_structure: bool = False
 
 
@@ -104,7 +106,8 @@ def fixed(value: Any, reason: str = "", *, default: Any = REQUIRED) -> Attribute
             )
         return {}
 
-    return Attribute(lambda _: value, write, value if default is REQUIRED else default)
+    shown_default = value if default is REQUIRED else default
+    return Attribute(lambda _: value, write, shown_default, free=default)
 
 
 def structure(value: Any) -> Attribute:

@@ -39,6 +39,7 @@ class Form:
         here: what it becomes, for the page.
         beside: misfits of the other nodes that a call writes, by their operators.
         parameters: the published ones where ``call`` takes any.
+        free: values of a pattern's attributes that ONNX lacks.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Form:
         default_factory=dict[str, Callable[[Node], str]]
     )
     parameters: tuple[inspect.Parameter, ...] = ()
+    free: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def signature(self) -> inspect.Signature:
@@ -71,6 +73,13 @@ class Form:
         """Whether a node of a model is one of GE's operator."""
         return node.op == self.onnx and not self.misfit(node)
 
+    def other_attribute(self, node: Node) -> str:
+        """Return why the attributes of a call are not those of a node, where ONNX has one value."""
+        for name, value in self.free.items():
+            own = self.attributes[name].read(node)
+            return f"{name}: the pattern has {value!r}, ONNX {own!r}"
+        return ""
+
     def of_other(self, op: str) -> Form | None:
         """Return what another node stands for that a call writes, if it has a misfit."""
         misfit = self.beside.get(op)
@@ -81,16 +90,20 @@ class Form:
 
         Where a call gives a tensor for an attribute, a node that computes it is no misfit.
         """
-        structural = {
-            name: fixed(arguments[name])
-            for name, attribute in self.attributes.items()
-            if attribute.is_structure and name in arguments
-        }
-        if structural:
-            return replace(self, attributes={**self.attributes, **structural})
+        if not self.attributes:
+            return self
+        attributes = dict(self.attributes)
+        free: dict[str, Any] = {}
+        for name, attribute in self.attributes.items():
+            value = arguments.get(name)
+            if attribute.is_structure:
+                attributes[name] = fixed(value)
+            elif attribute.free is not REQUIRED and value == attribute.free:
+                free[name] = value
         tensors = [arguments.get(name) for name in self.attributes]
         is_computed = any(isinstance(t, EsTensor) and array_of(t) is None for t in tensors)
-        return replace(self, misfit=_fits) if is_computed else self
+        misfit = _fits if is_computed else self.misfit
+        return replace(self, attributes=attributes, free=free, misfit=misfit)
 
     def write(self, name: str, value: Any) -> Mapping[str, Any]:
         """Return ONNX's attributes for one of GE's.

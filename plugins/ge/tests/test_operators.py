@@ -367,6 +367,30 @@ class P(DecomposePass):
         compile_with(source, onnx.parser.parse_model(HEADER + text))
 
 
+@pytest.mark.parametrize(("layout", "count"), [("", 0), (', data_format="NCHW"', 1)])
+def test_the_layout_of_a_pattern_counts_where_attributes_count(
+    layout: str, count: int, compile_with: Any
+) -> None:
+    source = f"""
+from ge.es.all import MaxPool
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    def __init__(self):
+        super().__init__(PatternMatcherConfigBuilder().enable_ir_attr_match().build())
+    @pattern
+    def one(self, inputs):
+        return MaxPool(Relu(inputs[0]), [1, 1, 2, 2], [1] * 4, "VALID"{layout})
+    def replacement(self, inputs):
+        return Relu(MaxPool(inputs[0], [1, 1, 2, 2], [1] * 4, "VALID", "NCHW"))
+"""
+    text = """g (float[1,1,4,4] x) => (float[1,1,3,3] y) {
+        r = Relu(x) y = MaxPool <auto_pad = "VALID", kernel_shape = [2, 2]> (r) }"""
+    _, report = compile_with(source, onnx.parser.parse_model(HEADER + text))
+    (record,) = [record for record in report.passes if record.name == "P"]
+    assert record.replaced == count
+    assert list(record.rejected) == ([] if count else ["data_format"])
+
+
 BIASES = {
     "y = Add (x, bias)": "",
     "y = Add (x, plane)": "rank",
