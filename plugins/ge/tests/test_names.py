@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from google.protobuf import text_format
 import gehost_ge
 from gehost import Host, HostOptions
 
-from .conftest import replaced
+from .conftest import model, replaced
 
 PUBLISHED = {
     "ge.passes": """
@@ -289,3 +290,15 @@ def test_attributes_may_be_given_by_position(call: str) -> None:
     code += f"b = GraphBuilder('g')\nx = b.create_input(0)\nb.build_and_reset([{call}])"
     with importable():
         exec(code, {})
+
+
+def test_without_a_file_that_uses_ge_nothing_of_it_loads(tmp_path: Path) -> None:
+    onnx.save(model("g (float[2] x) => (float[2] y) { y = Relu(x) }"), tmp_path / "m.onnx")
+    code = (
+        "import sys; from gehost import Host, HostOptions; "
+        f"Host(HostOptions()).compile({str(tmp_path / 'm.onnx')!r}, {str(tmp_path / 'o.onnx')!r}); "
+        "print([name for name in sys.modules if name.startswith('gehost_ge.')])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]"
