@@ -205,11 +205,19 @@ operator(
     data_format=LAYOUT,
 )
 operator("AffineGrid", "theta output_size", align_corners=flag("align_corners", default=False))
+_is_plain = has_only("Resize", "Resize", antialias=0, keep_aspect_ratio_policy="stretch")
+
+
+def _resizes_some(node: Node) -> str:
+    some = node.attrs.get("axes") is not None
+    return f"axes: GE's Resize has all; {own_form('Resize')}" if some else _is_plain(node)
+
+
 operator(
     "Resize",
     "x roi? scales? sizes?",
     here="`Resize`; at opsets 11 and 12 a model's has `roi`, too",
-    misfit=has_only("Resize", "Resize", antialias=0, axes=None, keep_aspect_ratio_policy="stretch"),
+    misfit=_resizes_some,
     coordinate_transformation_mode=text("coordinate_transformation_mode", "half_pixel"),
     cubic_coeff_a=number("cubic_coeff_a", -0.75),
     exclude_outside=whole("exclude_outside", 0),

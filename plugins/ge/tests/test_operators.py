@@ -107,6 +107,11 @@ MISFITS = {
         'y = Resize <antialias = 1, mode = "linear"> (p, , scales)',
         "antialias: GE's Resize has 0 alone",
     ),
+    "ResizeAxes": (
+        "Resize(x, None, s)",
+        'y = Resize <axes = [2, 3], mode = "linear"> (p, , half)',
+        "axes: GE's Resize has all",
+    ),
     "SoftmaxV2": (
         "SoftmaxV2(x, [1])",
         "y = Softmax <axis = 1> (p)",
@@ -141,7 +146,7 @@ MISFITS = {
 def test_a_node_that_is_none_of_ges_operator_does_not_match(name: str, compile_with: Any) -> None:
     call, node, reason = MISFITS[name]
     source = f"""
-from ge.es.all import {name}
+from ge.es.all import {call.partition("(")[0]}
 from ge.passes import *
 
 @register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
@@ -157,9 +162,9 @@ class P(PatternFusionPass):
     text = f"""g (float[4,4] x, int64[4] i, int64[4,1] j, float[1,1,4,4] p, float[1] s,
         float[1,1,4] line, float[1,1,2] filter, int64[1] run) => (y)
     <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}},
-        int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}},
+        int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}}, float[2] half = {{0.5, 0.5}},
         float[4] i32 = {{1, 2, 3, 4}}> {{ {node} }}"""
-    opset = {"SoftmaxV2": 12, "LogSoftmaxV2": 12, "Resize": 18}.get(name, 17)
+    opset = {"SoftmaxV2": 12, "LogSoftmaxV2": 12, "Resize": 18, "ResizeAxes": 18}.get(name, 17)
     are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "RealDiv", "Shape", "Split")
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]>\n'
