@@ -269,13 +269,15 @@ def _reduced(value: Any) -> dict[str, Any]:
     return {"axes": axes}
 
 
-def _may_reduce_nothing(node: Node) -> str:
+def _other_axes(node: Node) -> str:
+    """Numbers of a pattern stand for a constant, which says the axes."""
     axes = node.attrs.get("axes")
-    if axes is None and (tensor := node.input(1)) is not None and tensor.array is not None:
+    if axes is None and (tensor := node.input(1)) is not None:
         axes = tensor.array
-    is_named = axes is not None and len(axes) > 0
-    may = node.attr("noop_with_empty_axes") and not is_named
-    return f"axes: none may be reduced; {own_form(node.op)}" if may else ""
+        if axes is None:
+            return f"axes: the model computes them; {own_form(node.op)}"
+    may_reduce_nothing = node.attr("noop_with_empty_axes") and (axes is None or not len(axes))
+    return f"axes: none may be reduced; {own_form(node.op)}" if may_reduce_nothing else ""
 
 
 _AXES = Attribute(lambda node: numbers_of(node, "axes"), _reduced)
@@ -288,7 +290,7 @@ for _name in (
         (f"{_name}D", "As without `D`; `axes` is an attribute"),
     ):
         operator(
-            *(_form, "x", _name, _here, _may_reduce_nothing),
+            *(_form, "x", _name, _here, _other_axes),
             axes=_AXES,
             keep_dims=flag("keepdims", default=False),
         )

@@ -125,6 +125,11 @@ MISFITS = {
     "Selu": ("Selu(x)", "y = Selu <alpha = 1.5> (x)", "alpha: GE's Selu has 1.67"),
     "RealDiv": ("RealDiv(i, i)", "y = Div (i, i)", "type: RealDiv of whole numbers"),
     "Reshape": ("Reshape(x, i)", "y = Reshape (x, copying)", "shape: a size of 0 copies"),
+    "ReduceMean": (
+        "ReduceMean(x, [0])",
+        "y = ReduceMean (x, run)",
+        "axes: the model computes them",
+    ),
     "ReduceSum": (
         "ReduceSum(x, [0])",
         "y = ReduceSum <noop_with_empty_axes = 1> (x, none)",
@@ -164,7 +169,13 @@ class P(PatternFusionPass):
     <int64[2] parts = {{1, 3}}, float[4] scales = {{1, 1, 0.5, 0.5}},
         int64[2] both = {{0, 1}}, int64[2] copying = {{0, 4}}, int64[0] none = {{}}, int64[2] less = {{1, 4}}, float[2] half = {{0.5, 0.5}},
         float[4] i32 = {{1, 2, 3, 4}}> {{ {node} }}"""
-    opset = {"SoftmaxV2": 12, "LogSoftmaxV2": 12, "Resize": 18, "ResizeAxes": 18}.get(name, 17)
+    opset = {
+        "SoftmaxV2": 12,
+        "LogSoftmaxV2": 12,
+        "ReduceMean": 18,
+        "Resize": 18,
+        "ResizeAxes": 18,
+    }.get(name, 17)
     are_whole = name in ("ArgMaxV2", "ArgMin", "Mod", "RealDiv", "Shape", "Split")
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]>\n'
