@@ -106,7 +106,7 @@ def test_near_misses(host: Host, key: str, changes: Any) -> None:
 def test_what_stands_between_the_sum_and_the_norm_is_named(host: Host) -> None:
     """transformers clamps the residual sums of T5 in half."""
     before = model(by_parts(), "t = Add (x, z) s = Clip (t, eps, two)")
-    (finding,) = explain(before, "OrtSkipNormPass", host.options).findings
+    (finding,) = explain(before, "OrtSkipRmsNormPass", host.options).findings
     assert finding.reason == 'sum: Clip "s" makes what is normalized, no Add'
 
 
