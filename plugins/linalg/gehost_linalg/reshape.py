@@ -394,7 +394,7 @@ class Axes:
             KeepsLoops: a map does not allow it.
         """
         op, before, after = self.op, list[Opaque](), list[Opaque]()
-        reshaped: dict[tuple[Value, str], Value] = {}
+        reshaped: dict[tuple[Value, AffineMap], Value] = {}
         operands: list[Value] = []
         maps: list[AffineMap] = []
         maybe_broadcast: list[frozenset[int]] = []
@@ -407,10 +407,11 @@ class Axes:
             other = others.get(value) or (value if same else _other(value, shape))
             if other is not value and value not in others and _is_data(value):
                 text = json.dumps(groups)
-                if (value, text) not in reshaped:
-                    reshaped[value, text] = other
+                same_read = value, op.maps[position]
+                if same_read not in reshaped:
+                    reshaped[same_read] = other
                     before.append(Opaque(self.reshaping, (value,), (other,), text, op.label))
-                other = reshaped[value, text]
+                other = reshaped[same_read]
             operands.append(other)
             if position < len(op.ins):
                 continue

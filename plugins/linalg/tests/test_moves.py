@@ -93,6 +93,9 @@ def test_an_operand_that_is_read_twice_is_reshaped_once() -> None:
     assert print_function(moved).count("tensor.expand_shape %a") == 1
     (op,) = [item for item in moved.ops if isinstance(item, Generic)]
     assert op.ins[0] is op.ins[1]
+    transposed = TWICE.replace("6x3", "6x6").replace("2x3x3", "2x3x6").replace(" 3]", " 6]")
+    transposed = transposed.replace("(d0, d1)>, affine", "(d1, d0)>, affine", 1)
+    assert print_function(rewritten(transposed, "expand-reshapes")).count("expand_shape %a") == 2
 
 
 def test_merging_takes_the_place_of_splitting() -> None:
