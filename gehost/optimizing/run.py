@@ -653,7 +653,7 @@ DESCRIPTIONS = {
     "QuickGelu": "x · sigmoid(α·x)",
     "RotaryEmbedding": "rotation of positions in q and k",
     "Gemm": "a·b + c",
-    "Sum": "a + b, which the runtime leaves before a normalization",
+    "Sum": "a + b, apart from the norm behind it",
 }
 """What an operator computes, for the table of fusions."""
 
