@@ -41,7 +41,7 @@ _EXIT_CODES = """
 Exit codes: 0 done, 1 internal error, 2 wrong usage, unwritable output, or not enough memory or
 file descriptors, 3 the model is at fault, 4 a vendor or plugin file is at fault, 5 a pass failed,
 6 numbers differ, 7 a process of a split model or of a zoo died or exceeded a limit, 130
-interrupted, 143 terminated.
+interrupted, 141 the reader of the output has gone, 143 terminated.
 """
 
 _IR = Path(__file__).parents[1] / "ir"
@@ -200,6 +200,8 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         if usage is not None:
             message = f"{message.removesuffix('.')}. See `{usage.command_path} --help`."
         return _fail(message, 2)
+    except SystemExit:  # click ends a command so when the reader of its output has gone
+        return 141
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
