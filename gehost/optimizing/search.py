@@ -111,10 +111,11 @@ def leave_out(
             continue
         gain = compare(without, best, f"without {name}")
         verdict = gain.verdict(dead_zone)
+        removes_none = without.facts.nodes <= best.facts.nodes
         if verdict == "even" and (
-            without.facts.nodes <= best.facts.nodes or not gain.is_even(dead_zone)
+            not gain.is_even(dead_zone) or (removes_none and gain.large.median < MOST_NOISE)
         ):
-            verdict = "slower"  # it does not even remove nodes
+            verdict = "slower"  # it neither removes nodes nor seems faster
         trials.append(GroupTrial(name, active, verdict, gain))
         if verdict != "slower":
             continue

@@ -70,6 +70,13 @@ def test_what_is_undecided_goes_where_it_seems_slower_or_removes_no_node(tmp_pat
     assert bench.search()[0] == ["A", "B"]
 
 
+def test_what_removes_no_node_stays_where_it_seems_faster(tmp_path: Path) -> None:
+    """Sums apart from norms seemed 1.18 times as fast on a busy machine, and were left out."""
+    bench = Bench(tmp_path, G=Comparison((0.9, 1.18, 1.5)))
+    bench.useless = {"G"}
+    assert "G" in bench.search()[0]
+
+
 @pytest.mark.parametrize(("small", "stays"), [(SLOWER, False), (A_LITTLE_SLOWER, True)])
 def test_a_gain_at_the_large_size_does_not_pay_for_a_loss_at_the_small_one(
     tmp_path: Path, small: Comparison, stays: bool
