@@ -400,6 +400,14 @@ class OpRegistry:
         self._by_type.setdefault(definition.op_type, []).append(definition)
         self._suspects.clear()
 
+    def define(self, definition: OpDef) -> None:
+        """Add an operator, or give one that is declared without a body this one."""
+        present = self._ops.get(definition.name)
+        if present is None:
+            self.add(definition)
+        elif present.body is None:
+            self._ops[definition.name] = definition
+
     def add_marked(self, namespace: Mapping[str, Any], *, replace: bool = True) -> None:
         """Add the operators that ``register`` marked in a module's namespace.
 

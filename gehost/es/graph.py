@@ -281,7 +281,7 @@ class EsGraph:
         self.captures: dict[str, EsTensor] = {}
         """Tensors named with ``es.Name``, for patterns."""
         self.definitions: dict[str, OpDef] = {}
-        """What operators that no vendor registers compute here, by name."""
+        """What operators compute here that no vendor registers with a body, by name."""
         self._inputs: dict[int, EsTensor] = {}
         self._in_order: list[EsTensor] | None = None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from gehost.errors import VendorError
@@ -23,6 +23,7 @@ from gehost.host.vendors import (
     broken_links,
     fault_of,
     find_vendor_files,
+    modules_of,
 )
 from gehost.ir.gc_policy import gc_disabled
 from gehost.ops import OpRegistry, declares_operators
@@ -202,7 +203,7 @@ class _Loader:
                     self._add_ops([*loaded, plugin])
                     for definition in list(self._ops)[ops:]:
                         check_body(definition)
-                is_library = bool(hooks) or declares_operators(vars(plugin[1]))
+                is_library = bool(hooks) or any(map(declares_operators, _namespaces(plugin[1])))
                 if not is_library and passes == len(self._passes):
                     self._skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
                     self._unexpected += 1
@@ -248,8 +249,10 @@ class _Loader:
 
     def _add_ops(self, modules: Sequence[tuple[str, ModuleType]]) -> None:
         self._ops = OpRegistry()
-        for _, module in modules:
-            self._ops.add_marked(vars(module))
+        # a helper belongs to several files
+        distinct = {id(part): part for _, module in modules for part in _namespaces(module)}
+        for namespace in distinct.values():
+            self._ops.add_marked(namespace)
 
     def _switch_notes(self) -> list[str]:
         """Return what the switch file names and this host does not have, and foreign evidence."""
@@ -259,6 +262,23 @@ class _Loader:
         switches = read_switch_file(path)
         foreign = [f"warning: {path}: {line}; run gehost tune again" for line in switches.foreign()]
         return [*foreign, *switches.unknown(self._passes.names(), path)]
+
+
+def _namespaces(module: ModuleType) -> Iterator[dict[str, Any]]:
+    """Yield the namespaces in which a vendor file and its helpers register operators."""
+    for part in modules_of(module):
+        yield vars(part)
+    # helpers that sys.path finds are not in the vendor's package
+    directory = os.path.join(os.path.dirname(module.__file__ or ""), "")
+    for value in list(vars(module).values()):
+        if type(value) is ModuleType:
+            namespace = vars(value)
+        elif type(value) is FunctionType:
+            namespace = value.__globals__
+        else:
+            continue
+        if str(namespace.get("__file__", "")).startswith(directory):
+            yield namespace
 
 
 def _import_paths(plugins: Plugins) -> list[str]:

@@ -106,6 +106,8 @@ def inferrer_of(model: Model, registry: OpRegistry) -> Inferrer:
     def body_of_call(
         definition: OpDef, call: onnx.NodeProto, types: Sequence[ValueType | None]
     ) -> onnx.FunctionProto | None:
+        if definition.body is None:
+            return None
         attributes = {attribute.name: attribute_value(attribute) for attribute in call.attribute}
         maker = _BodyMaker(model, registry, inferrer, cache)
         try:

@@ -164,9 +164,8 @@ class Lowering:
         self._registry, self._functions = session.registry, session.functions
         if replacement.definitions:
             self._registry = session.registry.copy()
-            for name, definition in replacement.definitions.items():
-                if self._registry.get(name) is None:
-                    self._registry.add(definition)
+            for definition in replacement.definitions.values():
+                self._registry.define(definition)
             # its bodies are this replacement's alone
             self._functions = FunctionCache(session.model)
         self.ops: list[LoweredOp] = []

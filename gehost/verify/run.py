@@ -275,7 +275,7 @@ _LACKS = MappingProxyType(
     {
         r"error: (?P<domain>(?!ai\.onnx:)[^\s:]+):(?P<op>\w+)\(.* not a registered function": (
             "operator {domain}::{op} has no body in the model and {runtime} no kernel for it; load "
-            "one by --ort-library"
+            "one by --ort-library, or compare the numbers without its provided_by"
         ),
         r"Failed to find kernel for (?P<domain>com\.microsoft)\.(?P<op>\w+)\(": (
             "{runtime} has no kernel of {domain}::{op} on a CPU, and the model no body of it; run "

@@ -524,3 +524,39 @@ def test_a_path_without_passes_is_an_error(tmp_path: Path, entry: str, message: 
         find_vendor_files([], [tmp_path / entry])
     assert message in str(caught.value)
     assert caught.value.exit_code == 4
+
+
+HELPER_OPS = """
+from gehost import es, ops
+
+@ops.register("acme::Twice", provided_by="acmert>=1")
+def twice(x):
+    return x + x
+"""
+IMPORTS = {
+    "relative": ("_bodies.py", "from . import _bodies\n"),
+    "relative, by name": ("_bodies.py", "from ._bodies import twice\n"),
+    "in a package": ("_lib/__init__.py", "from ._lib import twice\n"),
+    "by sys.path": (
+        "_gehost_bodies.py",
+        "import sys, os\nsys.path.insert(0, os.path.dirname(__file__))\nimport _gehost_bodies\n",
+    ),
+    "by sys.path, by name": (
+        "_gehost_bodies.py",
+        "import sys, os\nsys.path.insert(0, os.path.dirname(__file__))\n"
+        "from _gehost_bodies import twice\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", IMPORTS)
+def test_operators_of_a_helper_that_files_import_are_registered(way: str, vendors: Any) -> None:
+    helper, line = IMPORTS[way]
+    vendors.write(f"acme/{helper}", HELPER_OPS)
+    for name in ("a", "b"):
+        vendors.write(f"acme/{name}.py", line, swap(vendors, name.upper()))
+    host = vendors.host()
+    definition = host.ops.get("acme::Twice")
+    assert definition is not None
+    assert (definition.provided_by, definition.body is None) == ("acmert>=1", False)
+    assert host.ops.namesakes("Twice") == ["acme::Twice"]

@@ -51,7 +51,8 @@ class InventedKernel(AttentionFusionPass):
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         kernel = es.op("npu::FlashAttention")
-        return kernel(attention.q, attention.k, attention.v, attention.mask)
+        operands = (attention.q, attention.k, attention.v, attention.mask)
+        return kernel(*operands, scale=attention.scale, softcap=attention.softcap)
 
 
 def main() -> int:

@@ -8,8 +8,7 @@ from typing import Any
 
 from gehost import DataType, EsGraph, EsTensor, Value, es
 from gehost_semantic.activations import Activation, ActivationKind, Gate
-from gehost_semantic.atoms import Refused
-from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.kernel_call import KernelCall, Known, number
 
 ACTIVATION_FEATURES: Mapping[str, str] = {
     "bias": "a vector over the last axis that is added to x first (`activation.bias`)",
@@ -26,17 +25,20 @@ class ActivationCall(KernelCall):
     operands = frozenset({"x"})
     example = 'es.op("npu::Gelu")(activation.x)'
 
-    def __init__(self, description: Activation, takes: Collection[str]) -> None:
+    def __init__(
+        self, description: Activation, takes: Collection[str], kinds: Collection[str] = ()
+    ) -> None:
         super().__init__("activation", description.node.graph.model.opset() or 0, takes)
         self.description = description
+        self._kinds = kinds
 
     # numbers
 
-    @property
+    @number
     def kind(self) -> ActivationKind:
         return self.description.kind
 
-    @property
+    @number
     def alpha(self) -> float:
         """What the argument of the sigmoid is multiplied by; 1 but for ``swish``."""
         return self.description.alpha
@@ -51,17 +53,25 @@ class ActivationCall(KernelCall):
         """Whether the kernel gets a factor of the activation."""
         return self._own_gate() is not None
 
-    @property
+    @number
     def is_packed(self) -> bool:
         """Whether x is [..., 2 d], with the factor as the other half."""
+        return self._is_packed
+
+    @property
+    def _is_packed(self) -> bool:
         gate = self.description.gate
         return "packed" in self.takes and gate is not None and gate.packed is not None
 
-    @property
+    @number
     def gate_is_first(self) -> bool:
         """Whether the factor is the first half of a packed x."""
+        return self._gate_is_first
+
+    @property
+    def _gate_is_first(self) -> bool:
         gate = self.description.gate
-        return self.is_packed and gate is not None and gate.is_first
+        return self._is_packed and gate is not None and gate.is_first
 
     # tensors, in Replacement
 
@@ -85,7 +95,7 @@ class ActivationCall(KernelCall):
 
     def _sources(self) -> dict[str, Value]:
         own, gate = self.description, self._own_gate()
-        if self.is_packed and gate is not None and gate.packed is not None:
+        if self._is_packed and gate is not None and gate.packed is not None:
             return {"x": gate.packed}
         results = {"x": own.x}
         if own.addend is not None and "bias" in self.takes:
@@ -95,7 +105,7 @@ class ActivationCall(KernelCall):
         return results
 
     def _own_gate(self) -> Gate | None:
-        return self.description.gate if "gate" in self.takes or self.is_packed else None
+        return self.description.gate if "gate" in self.takes or self._is_packed else None
 
     # the replacement
 
@@ -104,20 +114,31 @@ class ActivationCall(KernelCall):
         result = self.description.result if gate is None else gate.result
         self._begin([result], list(self._sources().values()))
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, known: Known) -> EsGraph:
         result = self._result(output)
-        for name in self._sources():
-            if name not in self._tensors:
-                raise Refused(f"{name}: Replacement does not use it")
-        self._define(result.graph, names)
+        self._check_use([result])
+        self._define(result.graph, known)
         graph = result.graph
         graph.outputs = [result]
         return graph
 
+    def needs(self) -> Collection[str]:
+        return self._sources()
+
+    def numbers(self) -> Collection[str]:
+        swish = {ActivationKind.SILU, ActivationKind.SWISH}  # one with alpha 1, and any other
+        results = ["kind"] if len(self._kinds) > 1 and not swish.issuperset(self._kinds) else []
+        if self.description.kind is ActivationKind.SWISH:
+            results.append("alpha")
+        if self._is_packed:
+            results.append("is_packed")
+            results += ["gate_is_first"] if self._gate_is_first else []
+        return results
+
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
         """Return the function of ``x + bias``, times the gate."""
         own, x, gate = self.description, of["x"], of.get("gate")
-        if self.is_packed:
+        if self._is_packed:
             x, gate = self._halves(x)
         if "bias" in of:
             x = x + of["bias"]

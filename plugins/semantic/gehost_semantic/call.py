@@ -20,7 +20,7 @@ from gehost import (
 from gehost_semantic.atoms import Atom, Operand, Refused
 from gehost_semantic.attention import Add, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import Extent, exact_int, total
-from gehost_semantic.kernel_call import KernelCall, nodes_between
+from gehost_semantic.kernel_call import KernelCall, Known, nodes_between, number
 from gehost_semantic.layouts import (
     Layout,
     is_readable,
@@ -96,38 +96,46 @@ class AttentionCall(KernelCall):
 
     # numbers
 
-    @property
+    @number
     def head_size(self) -> int:
         """The size of a head of q and k."""
         return _known(self.description.head_size)
 
-    @property
+    @number
     def value_size(self) -> int:
         """The size of a head of v and of the result."""
         return _known(self.description.value_size)
 
-    @property
+    @number
     def heads(self) -> int:
         """The number of heads of q."""
         return _known(self.description.heads)
 
-    @property
+    @number
     def key_heads(self) -> int:
         """The number of heads of k and v that the kernel gets."""
         return _known(self.description.key_heads) if "groups" in self.takes else self.heads
 
-    @property
+    @number
     def scale(self) -> float:
         """The number that multiplies q·kᵀ."""
-        return self.description.scale / self._factor
+        return self._scale
 
     @property
+    def _scale(self) -> float:
+        return self.description.scale / self._factor
+
+    @number
     def softcap(self) -> float | None:
         return self.description.softcap
 
-    @property
+    @number
     def is_causal(self) -> bool:
         """Whether the mask is replaced by ``t <= s`` and ``window``: False unless it is taken."""
+        return self._is_causal
+
+    @property
+    def _is_causal(self) -> bool:
         mask = self.description.mask
         most = _LOWEST_OF_HALF if self.dtype is DataType.FLOAT16 else _LOWEST
         past = self.past_length
@@ -135,7 +143,7 @@ class AttentionCall(KernelCall):
         if "causal" not in self.takes or rest or mask.fill > most:
             return False
         windows = [limit for limit in mask.limits if limit.is_window]
-        if len(windows) > 1 or (windows and self.window is None):
+        if len(windows) > 1 or (windows and self._window is None):
             return False
         if len(windows) == len(mask.limits):  # the last query sees all keys up to its own
             return self.description.queries == 1 and self.description.keys == past + 1
@@ -143,16 +151,20 @@ class AttentionCall(KernelCall):
         is_square = self.description.keys == past + self.description.queries
         return is_square and len(mask.limits) == len(windows) + 1 and mask.causal == past
 
-    @property
+    @number
     def window(self) -> int | None:
         """How many keys a query sees, up to its own place; None for all, or if none is taken."""
+        return self._window
+
+    @property
+    def _window(self) -> int | None:
         most = self.description.mask.window
         size = None if most is None else exact_int(most + self.past_length + 1)
         return size if size is not None and size > 0 and "window" in self.takes else None
 
     @property
     def has_mask(self) -> bool:
-        return bool(self.description.after) and not self.is_causal
+        return bool(self.description.after) and not self._is_causal
 
     @property
     def dtype(self) -> DataType | None:
@@ -272,6 +284,7 @@ class AttentionCall(KernelCall):
 
     def input(self, value: Value) -> EsTensor:
         """Return a tensor of the graph, before q, k and v, as an input of the replacement."""
+        self.reads.update("qkv")
         return self._input(value)
 
     def value(self, name: str, layout: str) -> Value | None:
@@ -362,12 +375,14 @@ class AttentionCall(KernelCall):
         return None
 
     def _tensor(self, name: str) -> EsTensor:
+        self.reads.add(name)
         if self._caches is not None and name != "q":
             return self._once(name, lambda: self._new(name))
         return self._once(name, lambda: self.operand(name, self.layouts[name]))
 
     def operand(self, name: str, text: str) -> EsTensor:
         """Return q, k or v in a layout, as ``b t (h d)``."""
+        self.reads.add(name)
         description, sources = self.description, self._sources
         value, layout = sources.choose(name, text)
         tensor = self._input(value)
@@ -515,19 +530,38 @@ class AttentionCall(KernelCall):
         for operand, _ in description.scales:
             if any(description.roles.get(atom) is Role.KEY for atom in operand.atoms):
                 return "scale: a tensor over the keys"
-        for number, step in enumerate(description.after):
+        for place, step in enumerate(description.after):
             if isinstance(step, Select) and not step.fill <= -1e4:
                 return f"mask: it puts {step.fill:g} in place of a score"
             narrow = self._sources.score_type not in (DataType.FLOAT, DataType.DOUBLE)
             if isinstance(step, Select) and narrow and not np.isinf(step.fill):
                 return "mask: a finite one in half precision"
             if isinstance(step, Floor) and (
-                step.least > _LOWEST or number < len(description.after) - 1 or not number
+                step.least > _LOWEST or place < len(description.after) - 1 or not place
             ):
                 return f"scores: at least {step.least:g}"
         return ""
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+    def needs(self) -> Collection[str]:
+        pasts = () if self._caches is None else ("past_k", "past_v")
+        return (*pasts, "mask") if self.has_mask else pasts
+
+    def numbers(self) -> Collection[str]:
+        results = ["q", "k", "v"]  # a kernel may get what these are computed from
+        if self._scale != 1:
+            results.append("scale")
+        if self.description.softcap is not None:
+            results.append("softcap")
+        if self._is_causal:
+            results.append("is_causal")
+            results += [] if self._window is None else ["window"]
+        sizes = {"heads", "key_heads", "head_size", "value_size"}
+        is_folded = self.description.heads != 1 and any(
+            "(" in layout for name, layout in self.layouts.items() if name in self._tensors
+        )
+        return [*results, "heads"] if is_folded and self.reads.isdisjoint(sizes) else results
+
+    def finish(self, output: Any, known: Known) -> EsGraph:
         description = self.description
         results: list[Any] = (
             [*output] if self._caches and isinstance(output, list | tuple) else [output]
@@ -538,10 +572,9 @@ class AttentionCall(KernelCall):
                 "Replacement must return the result and both presents where there is a past",
                 hint="attention.has_past says so",
             )
-        if self.has_mask and "mask" not in self._tensors:
-            raise Refused("mask: Replacement does not use it")
+        self._check_use([result, *presents])
         graph = result.graph
-        self._define(graph, names)
+        self._define(graph, known)
         sources = self._sources
         layout = sources.layout("result", self.layouts["result"])
         if description.zero_empty_rows and "empty rows" not in self.takes and self.has_mask:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
 
 from gehost import (
     DataType,
@@ -20,9 +21,25 @@ from gehost import (
 from gehost import Node as GraphNode
 from gehost_semantic.atoms import Refused
 
+Known: TypeAlias = Mapping[str, ops.OpDef | None]
+"""The operators of a compile by name; None for those whose body came with the model."""
+
+
+class number(property):  # noqa: N801 - a decorator
+    """A number that a kernel must get: the call notes that its author read it."""
+
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        """Return the number, and note its name."""
+        if isinstance(instance, KernelCall) and self.fget is not None:
+            instance.reads.add(self.fget.__name__)
+        return super().__get__(instance, owner)
+
 
 class KernelCall:
-    """A part of a graph as a kernel takes it."""
+    """A part of a graph as a kernel takes it.
+
+    All is readable from ``MeetRequirements`` on.
+    """
 
     title: ClassVar[str]
     """The formula, for the body of an operator that nothing registers."""
@@ -39,9 +56,9 @@ class KernelCall:
         self.opset = opset
         self.region: Region | None = None
         self.shared: tuple[Value, ...] = ()
-        """Tensors inside that others use, too, so that what computes them stays; from
-        ``Replacement`` on.
-        """
+        """Tensors inside that others use, too, so that what computes them stays."""
+        self.reads: set[str] = set()
+        """The numbers that the author read, by name."""
         self._builder = EsGraphBuilder(name)
         self._tensors: dict[str, EsTensor | None] = {}
         """What the author asked for, by name."""
@@ -65,8 +82,16 @@ class KernelCall:
     def begin(self) -> None:
         """Choose the replaced nodes, where they are known before ``Replacement``."""
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
-        """Return the replacement as a graph, with the bodies of unknown operators.
+    def needs(self) -> Collection[str]:
+        """Return the tensors that the kernel must get, by name."""
+        return self.operands
+
+    def numbers(self) -> Collection[str]:
+        """Return the numbers without which the kernel is another one, by name."""
+        return ()
+
+    def finish(self, output: Any, known: Known) -> EsGraph:
+        """Return the replacement as a graph, with bodies of operators that have none.
 
         Raises:
             PassError: ``Replacement`` returned something else than a tensor.
@@ -104,6 +129,22 @@ class KernelCall:
             if value is not None:
                 self._inputs[value] = tensor
 
+    def _check_use(self, results: Sequence[EsTensor]) -> None:
+        """Refuse a replacement whose kernel does not get a tensor or number of the call."""
+        nodes = results[0].graph.delivering(results).reachable()
+        read = {
+            (id(tensor.producer), tensor.index)
+            for tensor in (*results, *(item for node in nodes for item in node.inputs))
+            if tensor is not None
+        }
+        for name in self.needs():
+            tensor = self._tensors.get(name)
+            if tensor is None or (id(tensor.producer), tensor.index) not in read:
+                raise Refused(f"{name}: Replacement does not use it")
+        for name in self.numbers():
+            if name not in self.reads:
+                raise Refused(f"{name}: neither Replacement nor MeetRequirements reads it")
+
     def _input(self, value: Value) -> EsTensor:
         """Return a tensor of the graph, as an input of the replacement."""
         if value not in self._inputs:
@@ -140,8 +181,8 @@ class KernelCall:
             )
         return result
 
-    def _define(self, graph: EsGraph, known_names: Collection[str]) -> None:
-        """Define operators that nothing registers by the formula of what the call holds."""
+    def _define(self, graph: EsGraph, known: Known) -> None:
+        """Define operators without a body by the formula of what the call holds."""
         names = {
             (id(tensor.producer), tensor.index): name.removeprefix("full ")
             for name, tensor in self._tensors.items()
@@ -149,7 +190,9 @@ class KernelCall:
         }
         for node in graph.nodes:
             op = node.ops[0]
-            if "::" not in op or op in known_names or op.startswith("ai.onnx"):
+            registered = known.get(op)
+            has_body = op in known and (registered is None or registered.body is not None)
+            if "::" not in op or has_body or op.startswith("ai.onnx"):
                 continue
             roles = [
                 None if tensor is None else names.get((id(tensor.producer), tensor.index))
@@ -159,38 +202,47 @@ class KernelCall:
             if not set(self.operands) <= set(present) or len(set(present)) < len(present):
                 continue
             absent = [tensor is None for tensor in node.inputs]
-            if len(present) + sum(absent) < len(roles) or node.count > len(self.outputs):
+            if len(present) + sum(absent) < len(roles):
                 continue
-            outputs = self.outputs[: node.count]
             inputs = tuple(name or f"absent_{place}" for place, name in enumerate(roles))
-            graph.definitions[op] = ops.OpDef(
-                op,
-                1,
-                inputs,
-                roles.index(None) if None in roles else len(roles),
-                outputs,
-                dict.fromkeys(node.params, inspect.Parameter.empty),
-                _Body(self, inputs, node.count),
-                None,
-                frozenset(),
-                str(node.origin),
+            outputs = self.outputs[: node.count]
+            attributes: dict[str, Any] = {
+                name: None if value is None else inspect.Parameter.empty
+                for name, value in node.params.items()
+            }
+            if registered is None:
+                registered = ops.OpDef(
+                    op, 1, (), 0, (), {}, None, None, frozenset(), str(node.origin)
+                )
+            elif registered.inputs:
+                inputs, outputs = registered.inputs, registered.outputs
+            if not node.count <= len(outputs) <= len(self.outputs):
+                continue
+            graph.definitions[op] = replace(
+                registered,
+                inputs=inputs,
+                required=roles.index(None) if None in roles else len(roles),
+                outputs=outputs,
+                attributes=registered.attributes or attributes,
+                body=_Body(self, roles, len(outputs)),
             )
 
 
 class _Body:
     """The formula of a call as the body of an operator."""
 
-    def __init__(self, call: KernelCall, inputs: Sequence[str], count: int) -> None:
+    def __init__(self, call: KernelCall, roles: Sequence[str | None], count: int) -> None:
         self._call = call
-        self._inputs = inputs
+        self._roles = roles
         self._count = count
         self.__doc__ = call.title
         self.__signature__ = inspect.Signature()
 
     def __call__(self, *operands: EsTensor | None, **attributes: Any) -> Any:
         del attributes
-        pairs = zip(self._inputs, operands, strict=True)
-        result = self._call.formula({name: item for name, item in pairs if item is not None})
+        pairs = zip(self._roles, operands, strict=False)  # the operator may have further inputs
+        of = {name: item for name, item in pairs if name is not None and item is not None}
+        result = self._call.formula(of)
         return result if isinstance(result, EsTensor) else result[: self._count]
 
 

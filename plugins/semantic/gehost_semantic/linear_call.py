@@ -10,8 +10,7 @@ import numpy as np
 from gehost import DataType, EsGraph, EsTensor, Value, es
 from gehost_semantic.activation_call import function_of
 from gehost_semantic.activations import FUNCTIONS
-from gehost_semantic.atoms import Refused
-from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.kernel_call import KernelCall, Known, number
 from gehost_semantic.linears import Linear
 
 LINEAR_FEATURES: Mapping[str, str] = {
@@ -42,22 +41,30 @@ class LinearCall(KernelCall):
 
     # numbers
 
-    @property
+    @number
     def activation(self) -> str:
         """The function of the sum; "" without one, or if the kernel does not take it."""
+        return self._activation
+
+    @property
+    def _activation(self) -> str:
         function = self.descriptions[0].function
         is_taken = function is not None and function.name in self.takes and self._adds_bias
         return function.name if function is not None and is_taken else ""
 
-    @property
+    @number
     def alpha(self) -> float:
         """What the argument of a ``swish`` is multiplied by."""
         function = self.descriptions[0].function
         return 1.0 if function is None else function.alpha
 
-    @property
+    @number
     def is_transposed(self) -> bool:
         """Whether the weight is [n, k]: always False unless the pass takes it."""
+        return self._is_transposed
+
+    @property
+    def _is_transposed(self) -> bool:
         return self.descriptions[0].is_transposed and "transposed" in self.takes
 
     @property
@@ -100,10 +107,10 @@ class LinearCall(KernelCall):
         parts: list[EsTensor] = []
         for description in self.descriptions:
             part = self._inputs[description.weight]
-            if description.is_transposed and not self.is_transposed:
+            if description.is_transposed and not self._is_transposed:
                 part = es.Transpose(part, perm=[1, 0])
             parts.append(part)
-        axis = 0 if self.is_transposed else 1
+        axis = 0 if self._is_transposed else 1
         return parts[0] if len(parts) == 1 else es.Concat(*parts, axis=axis)
 
     def _bias(self) -> EsTensor:
@@ -119,7 +126,7 @@ class LinearCall(KernelCall):
 
     def _results(self) -> list[Value]:
         function = self.descriptions[0].function
-        if function is not None and self.activation:
+        if function is not None and self._activation:
             return [function.result]
         return [
             description.biased
@@ -137,14 +144,11 @@ class LinearCall(KernelCall):
             ]
         self._begin(self._results(), values)
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, known: Known) -> EsGraph:
         result = self._result(output)
-        used = ["x", "weight", *(["bias"] if self._has_bias and "bias" in self.takes else [])]
-        for name in used:
-            if name not in self._tensors:
-                raise Refused(f"{name}: Replacement does not use it")
+        self._check_use([result])
         graph = result.graph
-        self._define(graph, names)
+        self._define(graph, known)
         parts = [result] if len(self.descriptions) == 1 else self._split(result)
         if not self._adds_bias:
             # a Gemm has no product without it
@@ -156,6 +160,16 @@ class LinearCall(KernelCall):
             ]
         graph.outputs = parts
         return graph
+
+    def needs(self) -> Collection[str]:
+        return ["x", "weight", *(["bias"] if self._has_bias and "bias" in self.takes else [])]
+
+    def numbers(self) -> Collection[str]:
+        results = ["is_transposed"] if self._is_transposed else []
+        if self._activation:
+            results.append("activation")
+            results += ["alpha"] if self._activation == "swish" else []
+        return results
 
     def _split(self, result: EsTensor) -> list[EsTensor]:
         """Return the parts of the last axis."""
@@ -170,7 +184,7 @@ class LinearCall(KernelCall):
 
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
         weight = of["weight"]
-        if self.is_transposed:
+        if self._is_transposed:
             weight = es.Transpose(weight, perm=[1, 0])
         result = es.MatMul(of["x"], weight)
         if "bias" in of:

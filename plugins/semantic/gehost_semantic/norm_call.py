@@ -11,7 +11,7 @@ from gehost import DataType, EsGraph, EsTensor, PassError, Value, es
 from gehost_semantic.activation_call import function_of
 from gehost_semantic.activations import FUNCTIONS, Function
 from gehost_semantic.atoms import Refused
-from gehost_semantic.kernel_call import KernelCall, region_between, shared_by
+from gehost_semantic.kernel_call import KernelCall, Known, number, region_between, shared_by
 from gehost_semantic.norms import Norm, NormKind
 
 NORM_FEATURES: Mapping[str, str] = {
@@ -37,9 +37,12 @@ class NormCall(KernelCall):
     outputs = ("output", "sum")
     example = 'es.op("npu::RmsNorm")(norm.x, norm.scale, epsilon=norm.epsilon)'
 
-    def __init__(self, description: Norm, takes: Collection[str]) -> None:
+    def __init__(
+        self, description: Norm, takes: Collection[str], kinds: Collection[str] = ()
+    ) -> None:
         super().__init__("norm", description.node.graph.model.opset() or 0, takes)
         self.description = description
+        self._kinds = kinds
         self.vector_type: DataType | None = None
         """The element type in which the kernel wants scale and bias; None: as in the graph. Set it
         before these are read.
@@ -48,25 +51,30 @@ class NormCall(KernelCall):
         if parts is not None and parts.spreads and "spread residual" not in self.takes:
             parts = None
         self._parts = parts if "residual" in self.takes else None
-        self.sum_is_read = False
-        """Whether ``x + residual`` has users besides the norm; from ``Replacement`` on."""
+        self._sums: list[Value] = []
+        """Tensors that are ``x + residual``, also behind a cast, with users besides the norm."""
+
+    @property
+    def sum_is_read(self) -> bool:
+        """Whether ``x + residual`` has users besides the norm."""
+        return bool(self._sums)
 
     # numbers
 
-    @property
+    @number
     def kind(self) -> NormKind:
         return self.description.kind
 
-    @property
+    @number
     def epsilon(self) -> float:
         return self.description.epsilon
 
-    @property
+    @number
     def axis(self) -> int:
         """The first of the normalized axes, from the end."""
         return self.description.axis
 
-    @property
+    @number
     def groups(self) -> int:
         """The number of groups of channels; 1 but for group norms."""
         return self.description.groups
@@ -87,13 +95,13 @@ class NormCall(KernelCall):
         """The element type in which the model normalizes."""
         return self.description.compute
 
-    @property
+    @number
     def activation(self) -> str:
         """The function of the result; "" without one, or if the kernel does not take it."""
         function = self._function
         return "" if function is None else function.name
 
-    @property
+    @number
     def alpha(self) -> float:
         """What the argument of a ``swish`` is multiplied by."""
         return 1.0 if self._function is None else self._function.alpha
@@ -210,11 +218,22 @@ class NormCall(KernelCall):
             if region is None or shared_by(region, [last, own.x]):
                 self._parts = None  # the graph's own sum stays
             else:
-                self.sum_is_read = own.x in region.outputs
-        results = [last, *([own.x] if self.sum_is_read else [])]
-        self._begin(results, list(self._sources().values()))
+                self._sums = [value for value in region.outputs if self._is_sum(value)]
+        self._begin([last, *self._sums], list(self._sources().values()))
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+    def _is_sum(self, value: Value) -> bool:
+        """Whether a tensor is x, or x in another element type."""
+        own, casts = self.description, 0
+        while value is not own.x:
+            node = value.producer
+            source = None if node is None or node.op != "Cast" else node.inputs[0]
+            if source is None:
+                return False
+            casts += source.dtype != value.dtype
+            value = source
+        return casts <= 1
+
+    def finish(self, output: Any, known: Known) -> EsGraph:
         results: list[Any] = [*output] if isinstance(output, list | tuple) else [output]
         if not 1 <= len(results) <= 2:
             raise PassError(
@@ -222,21 +241,43 @@ class NormCall(KernelCall):
                 hint=f"as in {self.example}",
             )
         result, *sums = [self._result(item) for item in results]
+        self._check_use([result, *sums])
         graph = result.graph
-        for name in self._sources():
-            is_used = name in self._tensors or (name == "bias" and "bias" not in self.takes)
-            if not is_used:
-                raise Refused(f"{name}: Replacement does not use it")
-        self._define(graph, names)
+        self._define(graph, known)
         own = self.description
         if own.bias is not None and "bias" not in self.takes:
             bias = self._inputs[own.bias]
             result = es.Add(result, self._spread(bias) if own.bias.rank == 1 else bias)
-        graph.outputs = [result, *(sums if self.sum_is_read else [])]
-        if self.region is not None and len(graph.outputs) < len(self.region.outputs):
-            # the graph's own sum stays
-            self.region.outputs = self.region.outputs[:1]
+        graph.outputs = [result]
+        if sums:
+            graph.outputs += [self._as_sum(sums[0], place) for place in range(len(self._sums))]
+        elif self.region is not None:
+            self.region.outputs = self.region.outputs[:1]  # the graph's own sum stays
         return graph
+
+    def _as_sum(self, total: EsTensor, place: int) -> EsTensor:
+        """Return the kernel's sum as one of the graph's tensors that are the sum."""
+        dtype = self._sums[place].dtype
+        if dtype is not None and dtype != self.dtype:
+            return es.Cast(total, to=dtype)
+        # a tensor of its own: a later norm may read this one
+        return es.Identity(total) if place else total
+
+    def needs(self) -> Collection[str]:
+        return [name for name in self._sources() if name != "bias" or "bias" in self.takes]
+
+    def numbers(self) -> Collection[str]:
+        own, results = self.description, ["epsilon"]
+        if len(self._kinds) > 1:
+            results.append("kind")
+        if own.groups != 1:
+            results.append("groups")
+        if own.kind is not NormKind.GROUP and own.axis != -1:
+            results.append("axis")
+        if self._function is not None:
+            results.append("activation")
+            results += ["alpha"] if self._function.name == "swish" else []
+        return results
 
     def formula(self, of: Mapping[str, EsTensor]) -> Sequence[EsTensor]:
         """Return the normalized, scaled tensor, and the sum of x and residual."""

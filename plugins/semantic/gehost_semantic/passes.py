@@ -30,7 +30,7 @@ from gehost_semantic.atoms import Refused
 from gehost_semantic.attention import Attention
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
-from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.kernel_call import KernelCall, Known
 from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
 from gehost_semantic.linears import linears, packs
 from gehost_semantic.norm_call import NORM_FEATURES, NormCall
@@ -124,33 +124,20 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
                 subject=context.pass_name,
             )
         self.context = context
-        entry = {definition.name for definition in context.registry} | set(context.model.functions)
+        known = {
+            **{definition.name: definition for definition in context.registry},
+            **dict.fromkeys(context.model.functions),
+        }
         count = 0
         for node, call in self.calls(graph):
             if isinstance(call, Refused):
                 context.refuse(node, str(call))
             else:
-                count += self._replace(node, call, entry, context)
+                count += self._replace(node, call, known, context)
         return SUCCESS if count else NOT_CHANGED
 
-    def _replace(
-        self, node: Node, call: CallT, names: Collection[str], context: CustomPassContext
-    ) -> bool:
-        reason = call.refusal()
-        if not reason:
-            with author_errors(context, "MeetRequirements", node):
-                answer: Any = self.MeetRequirements(call)
-            if isinstance(answer, Refusal):
-                reason = answer.reason or "unspecified"
-            elif not isinstance(answer, bool | np.bool_):
-                raise PassError(
-                    f"MeetRequirements must return True, False or reject(reason) of its argument, "
-                    f"got {answer!r}",
-                    subject=context.pass_name,
-                )
-            elif not answer:
-                reason = "MeetRequirements"
-        result = reason or self._made(node, call, names, context)
+    def _replace(self, node: Node, call: CallT, known: Known, context: CustomPassContext) -> bool:
+        result = call.refusal() or self._replacement(node, call, known, context)
         if isinstance(result, EsGraph):
             assert call.region is not None
             return not isinstance(context.replace(call.region, result), Refusal)
@@ -158,17 +145,36 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
         context.refuse(node, result)
         return False
 
-    def _made(
-        self, node: Node, call: CallT, names: Collection[str], context: CustomPassContext
+    def _replacement(
+        self, node: Node, call: CallT, known: Known, context: CustomPassContext
     ) -> EsGraph | str:
         """Return the replacement, or why there is none."""
+        try:
+            call.begin()
+        except Refused as refusal:
+            return str(refusal)
+        call.reads.clear()
+        with author_errors(context, "MeetRequirements", node):
+            try:
+                answer: Any = self.MeetRequirements(call)
+            except Refused as refusal:
+                return str(refusal)
+        if isinstance(answer, Refusal):
+            return answer.reason or "unspecified"
+        if not isinstance(answer, bool | np.bool_):
+            raise PassError(
+                f"MeetRequirements must return True, False or reject(reason) of its argument, "
+                f"got {answer!r}",
+                subject=context.pass_name,
+            )
+        if not answer:
+            return "MeetRequirements: it returned False"
         with author_errors(context, "Replacement", node):
             try:
-                call.begin()
                 result: Any = self.Replacement(call)
                 if isinstance(result, Refusal):
                     return result.reason or "unspecified"
-                return call.finish(result, names)
+                return call.finish(result, known)
             except Refused as refusal:
                 return str(refusal)
 
@@ -264,7 +270,7 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
                 yield node, result
             elif result.kind in kinds:
                 norm = with_function(views, result) if takes_function else result
-                yield node, NormCall(norm, self.takes)
+                yield node, NormCall(norm, self.takes, kinds)
 
 
 class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
@@ -292,7 +298,7 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
                 if is_product or not isinstance(result, NoProduct):
                     yield node, result
             elif result.kind in kinds:
-                yield node, ActivationCall(result, self.takes)
+                yield node, ActivationCall(result, self.takes, kinds)
 
 
 class LinearFusionPass(SemanticFusionPass[LinearCall]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from gehost import DataType, EsGraph, EsTensor, es
 from gehost_semantic.atoms import Refused
-from gehost_semantic.kernel_call import KernelCall
+from gehost_semantic.kernel_call import KernelCall, Known, number
 from gehost_semantic.rotary import Rotary, Table
 from gehost_semantic.views import Views
 
@@ -50,7 +50,7 @@ class RotaryCall(KernelCall):
     def head_size(self) -> int:
         """The size of the last axis of x."""
         own = self.description
-        is_turned = (own.interleaved or own.x_interleaved) and not self.interleaved
+        is_turned = (own.interleaved or own.x_interleaved) and not self._interleaved
         is_whole = "partial" in self.takes and not own.start and not is_turned
         return own.head_size if is_whole else self.rotary_size
 
@@ -75,9 +75,13 @@ class RotaryCall(KernelCall):
             for axis, _ in form.strides
         )
 
-    @property
+    @number
     def interleaved(self) -> bool:
         """Whether a pair is 2p, 2p + 1: always False unless the pass takes it."""
+        return self._interleaved
+
+    @property
+    def _interleaved(self) -> bool:
         own = self.description
         return own.interleaved and own.x_interleaved and "interleaved" in self.takes
 
@@ -109,18 +113,16 @@ class RotaryCall(KernelCall):
         x = self._whole()
         if self.head_size < own.head_size:
             x = _slice(x, len(own.shape) - 1, own.start, own.rotary_size)
-        if own.x_interleaved and not self.interleaved:
+        if own.x_interleaved and not self._interleaved:
             x = self._turned(x, own.rotary_size // 2, 2)
         return self._placed(x)
 
-    def finish(self, output: Any, names: Collection[str]) -> EsGraph:
+    def finish(self, output: Any, known: Known) -> EsGraph:
         own = self.description
         result = self._result(output)
+        self._check_use([result])
         graph = result.graph
-        for name in ("x", "cos", "sin"):
-            if name not in self._tensors:
-                raise Refused(f"{name}: Replacement does not use it")
-        self._define(graph, names)
+        self._define(graph, known)
         order = self._order()
         absent = [place for place, axis in enumerate(order) if axis is None]
         if absent:
@@ -128,7 +130,7 @@ class RotaryCall(KernelCall):
         present = [axis for axis in order if axis is not None]
         if present != sorted(present):
             result = es.Transpose(result, perm=[present.index(axis) for axis in sorted(present)])
-        if own.interleaved and not self.interleaved:
+        if own.interleaved and not self._interleaved:
             result = self._turned(result, 2, own.rotary_size // 2)
         if self.head_size < own.head_size:
             x, last, end = self._whole(), len(own.shape) - 1, own.start + own.rotary_size
@@ -230,16 +232,19 @@ class RotaryCall(KernelCall):
         own = self.description
         self._begin([own.result], [own.x, own.cos.tensor, own.sin.tensor])
 
+    def numbers(self) -> Collection[str]:
+        return ["interleaved"] if self._interleaved else []
+
     def formula(self, of: Mapping[str, EsTensor]) -> EsTensor:
         """Return ``x0·cos - x1·sin`` and ``x1·cos + x0·sin`` for each pair."""
         x, cos, sin = of["x"], of["cos"], of["sin"]
         size, last = self.rotary_size, len(self._order()) - 1
-        if self.interleaved:
+        if self._interleaved:
             low, high = (_slice(x, last, start, size // 2, 2) for start in (0, 1))
         else:
             low, high = (_slice(x, last, start, size // 2) for start in (0, size // 2))
         pair = low * cos - high * sin, high * cos + low * sin
-        if self.interleaved:
+        if self._interleaved:
             both = es.Concat(*(es.Unsqueeze(item, [last + 1]) for item in pair), axis=last + 1)
             turned = es.Reshape(both, [*[0] * last, size])
         else:

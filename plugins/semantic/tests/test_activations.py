@@ -85,7 +85,11 @@ class Rich(ActivationFusionPass):
 
     def Replacement(self, activation: ActivationCall) -> EsTensor:
         return es.op("npu::Act")(
-            activation.x, activation.bias, activation.gate, first=int(activation.gate_is_first)
+            activation.x,
+            activation.bias,
+            activation.gate,
+            first=int(activation.gate_is_first),
+            packed=int(activation.is_packed),
         )
 
 

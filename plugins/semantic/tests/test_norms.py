@@ -128,7 +128,9 @@ class Kernel(NormFusionPass):
     takes = ("bias",)
 
     def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
-        return es.op("npu::Norm")(norm.x, norm.scale, norm.bias, epsilon=norm.epsilon)
+        return es.op("npu::Norm")(
+            norm.x, norm.scale, norm.bias, epsilon=norm.epsilon, groups=norm.groups, axis=norm.axis
+        )
 
 
 KINDS = {
@@ -143,7 +145,7 @@ PLAIN = {
             {
                 "kind": kind,
                 "Replacement": lambda self, norm: es.op("npu::Norm")(
-                    norm.x, norm.scale, epsilon=norm.epsilon
+                    norm.x, norm.scale, epsilon=norm.epsilon, groups=norm.groups
                 ),
             },
         )
@@ -158,7 +160,11 @@ class Sum(NormFusionPass):
 
     def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
         result = es.op("npu::AddNorm")(
-            norm.x, norm.residual, norm.scale, norm.residual_bias, epsilon=norm.epsilon
+            norm.x,
+            norm.residual,
+            norm.scale,
+            norm.residual_bias,
+            epsilon=norm.epsilon,
         )
         return result[0], result[1]
 
@@ -168,7 +174,8 @@ class SumAlone(NormFusionPass):
     takes = ("residual",)
 
     def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
-        return es.op("npu::AddNorm")(norm.x, norm.residual, norm.scale, epsilon=norm.epsilon)
+        operands = (norm.x, norm.residual, norm.scale)
+        return es.op("npu::AddNorm")(*operands, epsilon=norm.epsilon, groups=norm.groups)
 
 
 def model(body: str, inputs: str, opset: int = 18, outputs: str = "float[?] y") -> onnx.ModelProto:
@@ -383,7 +390,14 @@ class Followed(NormFusionPass):
 
     def Replacement(self, norm: NormCall) -> EsTensor | Sequence[EsTensor] | Refusal:
         return es.op("npu::Norm")(
-            norm.x, norm.scale, norm.bias, function=norm.activation, alpha=norm.alpha
+            norm.x,
+            norm.scale,
+            norm.bias,
+            function=norm.activation,
+            alpha=norm.alpha,
+            kind=norm.kind,
+            epsilon=norm.epsilon,
+            groups=norm.groups,
         )
 
 
@@ -404,7 +418,7 @@ def test_a_function_of_the_result(name: str, behind: str, function: str, alpha: 
     assert record.replaced == 1
     (call,) = calls(after)
     attributes = {item.name: onnx.helper.get_attribute_value(item) for item in call.attribute}
-    assert attributes == {"function": function.encode(), "alpha": alpha}
+    assert (attributes["function"], attributes["alpha"]) == (function.encode(), alpha)
     left = {"Sigmoid", "Tanh"} & {node.op_type for node in after.graph.node}
     assert bool(left) == (not function)
     assert_equal(before, after)
@@ -441,6 +455,7 @@ def test_a_kernel_may_want_its_scale_in_another_type() -> None:
     class Wide(NormFusionPass):
         def Replacement(self, norm: NormCall) -> EsTensor:
             norm.vector_type = DataType.FLOAT
+            assert norm.epsilon
             return norm.x * es.CastLike(norm.scale, norm.x)
 
     inputs = "float16[b, s, 16] x, float16[1, 16] w"
@@ -456,7 +471,7 @@ def test_a_tensor_inside_that_others_use_is_named() -> None:
         def Replacement(self, norm: NormCall) -> EsTensor | Refusal:
             if norm.shared:
                 return norm.reject(f"shared: {norm.shared[0].name}")
-            return es.op("npu::Norm")(norm.x, norm.scale)
+            return es.op("npu::Norm")(norm.x, norm.scale, epsilon=norm.epsilon)
 
     before = model(FORMS["quotient"][1], X, outputs="float[?] y, float[?] p")
     _, record = run_pass(before, REG_FUSION_PASS(stage=AFTER)(Careful))

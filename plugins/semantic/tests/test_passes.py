@@ -72,6 +72,17 @@ class Kernel(AttentionFusionPass):
 class Rich(Kernel):
     takes = ("causal", "empty rows", "groups", "mask", "softcap")
 
+    def Replacement(self, attention: AttentionCall) -> EsTensor | Refusal:
+        return es.op("npu::FlashAttention")(
+            attention.q,
+            attention.k,
+            attention.v,
+            attention.mask,
+            scale=attention.scale,
+            softcap=attention.softcap,
+            causal=int(attention.is_causal),
+        )
+
 
 @REG_FUSION_PASS(stage=AFTER)
 class Poor(Kernel):
@@ -130,7 +141,9 @@ def test_it_fires_on_exports_with_equal_numbers(path: str, kernel: type[Kernel])
 @REG_FUSION_PASS(stage=AFTER)
 class Forgetful(AttentionFusionPass):
     def Replacement(self, attention: AttentionCall) -> EsTensor:
-        return es.op("npu::FlashAttention")(attention.q, attention.k, attention.v)
+        return es.op("npu::FlashAttention")(
+            attention.q, attention.k, attention.v, scale=attention.scale
+        )
 
 
 def test_a_mask_that_the_replacement_does_not_use_is_refused() -> None:
@@ -147,7 +160,9 @@ class Cached(AttentionFusionPass):
     def Replacement(self, attention: AttentionCall) -> EsTensor | list[EsTensor]:
         kernel = es.op("npu::FlashAttention")
         if not attention.has_past:
-            return kernel(attention.q, attention.k, attention.v, attention.mask)
+            return kernel(
+                attention.q, attention.k, attention.v, attention.mask, scale=attention.scale
+            )
         result = kernel(
             attention.q,
             attention.k,
@@ -155,6 +170,7 @@ class Cached(AttentionFusionPass):
             attention.past_k,
             attention.past_v,
             attention.mask,
+            scale=attention.scale,
             num_outputs=3,
         )
         return [result[0], result[1], result[2]]

@@ -149,7 +149,13 @@ FORMS = {
 @REG_FUSION_PASS(stage=AFTER)
 class Plain(RotaryFusionPass):
     def Replacement(self, rotary: RotaryCall) -> EsTensor:
-        return es.op("npu::Rotary")(rotary.x, rotary.cos, rotary.sin, size=rotary.rotary_size)
+        return es.op("npu::Rotary")(
+            rotary.x,
+            rotary.cos,
+            rotary.sin,
+            size=rotary.rotary_size,
+            interleaved=int(rotary.interleaved),
+        )
 
 
 @REG_FUSION_PASS(stage=AFTER)

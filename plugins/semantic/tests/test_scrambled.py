@@ -26,7 +26,8 @@ def _pass(base: type[Any], **settings: Any) -> type[Any]:
 
 
 def _turn(_: Any, rotary: Any) -> Any:
-    return es.op("npu::Rotary")(rotary.x, rotary.cos, rotary.sin)
+    operands = (rotary.x, rotary.cos, rotary.sin)
+    return es.op("npu::Rotary")(*operands, interleaved=int(rotary.interleaved))
 
 
 def _norm(_: Any, norm: Any) -> Any:
