@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gehost.cli.completion import complete_stages
 from gehost.cli.options import compile_options, options_of
 from gehost.cli.output import print_text, writing_output
+
+if TYPE_CHECKING:
+    from gehost.ir.model import Model
 
 
 @click.command()
@@ -47,20 +51,27 @@ def show(
     stage: str | None,
     form: Any,
     sizes: bool,
+    look: Callable[[Model], str] | None = None,
     **choices: Any,
 ) -> None:
     """Show part of MODEL with types and constants.
 
     It is --around a node, or each --op, or all of it.
+
+    \f
+    A plugin's option may call this with ``look``, which renders the model.
     """
     from gehost.cli.progress import Progress
+    from gehost.diagnose.show import look_at
     from gehost.diagnose.show import show as render
     from gehost.diagnose.sizes import show_sizes
     from gehost.host.containment import output_on_stderr
 
     options = options_of(choices, quiet=stage is None)
     with output_on_stderr(), Progress().showing(what="reading"):
-        if sizes:
+        if look is not None:
+            shown = look_at(model, options, stage, look)
+        elif sizes:
             shown = show_sizes(model, options)
         else:
             shown = render(

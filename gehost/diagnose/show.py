@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
@@ -21,9 +21,11 @@ from gehost.page.page import svg
 from gehost.pattern.explain.messages import named
 from gehost.quoting import dot_string
 from gehost.spelling import counted, hint
+from gehost.stages import CustomPassStage
 
 Form = Literal["text", "dot", "svg"]
 
+_INFERRED = CustomPassStage.kAfterInferShape.name
 _MOST_DRAWN = 150
 """Largest number of nodes in an SVG; the others are only counted."""
 
@@ -76,6 +78,26 @@ def show(
         finally:
             loaded.close()
     return at_stage(model, options, stage, rendered)
+
+
+def look_at(
+    model: str, options: HostOptions, stage: str | None, look: Callable[[Model], str]
+) -> str:
+    """Return what a plugin renders of a model, whose sizes the options may fix.
+
+    Args:
+        model: the file.
+        options: of the compile up to ``stage``.
+        stage: None is shape inference without passes.
+        look: renders the model.
+
+    Raises:
+        UsageError: the stage does not exist.
+        ModelError: the model cannot be read.
+    """
+    if stage is not None:
+        return at_stage(model, options, stage, look)
+    return at_stage(model, replace(options, vendors=(), pass_paths=()), _INFERRED, look)
 
 
 def _selections(

@@ -33,6 +33,10 @@ class FusionBasePass:
     """True if the pass itself proves output sizes that the host cannot compare; its rewrites are
     then not refused for these.
     """
+    names_refusals: ClassVar[bool] = False
+    """True if ``Run`` gives a reason for each candidate that it leaves, so that ``explain`` need
+    not say that it may not.
+    """
     options: Mapping[str, Any] = NO_OPTIONS
     """The pass's options, equal to ``context.options``; set by the host before ``Run``."""
 

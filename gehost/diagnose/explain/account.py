@@ -114,15 +114,18 @@ class Account:
             elif not self._record_result(node, outcome[0]):
                 self._record_not_replaced(node, outcome)
         at = self._at
+        # a pass without rules has no outcomes of the nodes inside of its regions
+        inner = () if self.saw_rules else [node for node in targets or () if node in self._taken]
         for node in [
             *self._rewritten,
             *self._refused,
             *(node_ for node_ in self._made if node_.in_graph),
+            *inner,
         ]:
             if node in nodes or not (targets is None or node in targets):
                 continue
             nodes.add(node)
-            if self._record_result(node, node):
+            if self._record_result(node, self._taken.get(node, node) if inner else node):
                 continue
             # it became a candidate while the rule ran: it is new, or its producers changed
             if at is not None and node.op in at.root_ops and node.in_graph:

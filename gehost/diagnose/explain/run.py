@@ -28,7 +28,7 @@ from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
 from gehost.ir.node import op_name
 from gehost.options import HostOptions
-from gehost.passes.base import DecomposePass
+from gehost.passes.base import DecomposePass, FusionBasePass
 from gehost.passes.context import PassRecord, Rewrite
 from gehost.passes.registration import mark_of
 from gehost.pattern.explain.messages import named
@@ -241,10 +241,13 @@ class _Watch:
         """Explain a pass without patterns."""
         instance = spec.factory()
         if not isinstance(instance, DecomposePass) or not spec.trusted:
-            self._notes.append(
-                "it defines Run: its rewrites and refusals are listed, nodes that it skipped "
-                "without a reason are not"
-            )
+            if not (isinstance(instance, FusionBasePass) and instance.names_refusals):
+                self._notes.append(
+                    "it defines Run: its rewrites and refusals are listed, nodes that it skipped "
+                    "without a reason are not"
+                )
+            if self._targets and not self.account.findings():
+                self._notes.append("no rewrite and no refusal of the pass is about this node")
             return
         mark = mark_of(type(instance))
         op_types = instance.op_types or (mark.op_types if mark is not None else ())

@@ -116,13 +116,13 @@ class _Search:
         rank = len(self._top)
         opset = softmax.graph.model.opset() or 0
         axis: int = softmax.attrs.get("axis", -1 if opset >= 13 else 1) % max(rank, 1)
+        uses, readers = self._down()
+        if not uses:  # the first step, as nothing else matters then
+            other = f", but {readers[0]}" if readers else ""
+            raise Refused(f"probabilities: no product reads them{other}")
         if opset < 13 and axis != rank - 1:
             raise Refused("softmax: it is over several axes")
         steps, scores = self._up()
-        uses, readers = self._down()
-        if not uses:
-            other = f", but {readers[0]}" if readers else ""
-            raise Refused(f"probabilities: no product reads them{other}")
         use = uses[0]
         readers += [other.node.label for other in uses[1:] if other.node is not use.node]
         result, v = self._value_product(use)

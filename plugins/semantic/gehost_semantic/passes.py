@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -60,7 +61,8 @@ operation (float[B, S, 8] a, float[B, S, 8] z) => (float[B, S, 8] y)
 <float two = {{2}}, float eps = {{0.01}}, float alpha = {{1.702}}, float root = {{1.4142135}},
  float one = {{1}}, float half = {{0.5}}, float cubic = {{0.044715}}, float factor = {{0.7978845}},
  float[8] b = {{1, -2, 1, 0, 1, 2, 0, 3}}, float[8] w = {{2, 1, -1, 1, 2, 1, 3, 1}}> {{
-    t = Add (a, b) x = Add ({0}) {1} }}"""
+    t = Add (a, b) {0} {1} }}"""
+_PACKED = "both = Concat <axis = -1> (a, z) x, gate = Split <axis = -1> (both)"
 _IMAGE = """<ir_version: 10, opset_import: ["" : 21]>
 operation (float[2, 8, 4, 4] a, float[2, 8, 4, 4] z) => (float[2, 8, 4, 4] y)
 <int64[3] apart = {0, 2, -1}, int64[4] whole = {2, 8, 4, 4}, float[2] ones = {1, 1},
@@ -68,6 +70,17 @@ operation (float[2, 8, 4, 4] a, float[2, 8, 4, 4] z) => (float[2, 8, 4, 4] y)
  float[8, 1, 1] b = {1, -2, 1, 0, 1, 2, 0, 3}> {
     x = Add (a, z) r = Reshape (x, apart) i = InstanceNormalization (r, ones, zeros)
     o = Reshape (i, whole) s = Mul (o, w) n = Add (s, b) g = Sigmoid (n) y = Mul (n, g) }"""
+_TURNED = """<ir_version: 9, opset_import: ["" : 17]>
+rotation (float[B, 2, S, 8] x, float[B, 1, S, 4] co, float[B, 1, S, 4] si)
+=> (float[B, 2, S, 8] y)
+<int64[1] start = {0}, int64[1] middle = {4}, int64[1] end = {8}, int64[1] last = {3}> {
+    lo = Slice (x, start, middle, last) hi = Slice (x, middle, end, last)
+    lc = Mul (lo, co) hs = Mul (hi, si) a = Sub (lc, hs)
+    hc = Mul (hi, co) ls = Mul (lo, si) b = Add (hc, ls) y = Concat <axis = -1> (a, b) }"""
+_PRODUCT = """<ir_version: 9, opset_import: ["" : 17]>
+product (float[B, S, 2] x) => (float[B, S, 3] y)
+<float[2, 3] w = {1, -2, 1, 0, 1, 2}, float[3] b = {1, 2, -1}> {
+    m = MatMul (x, w) y = Add (m, b) }"""
 _BY_ROOT = """p = Mul (d, d) v = ReduceMean <axes = [-1]> (p) e = Add (v, eps) q = Sqrt (e)
     i = Reciprocal (q) n = Mul (d, i) s = Mul (n, w)"""
 _BODIES = {
@@ -92,6 +105,7 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
 
     required_methods: ClassVar[tuple[str, ...]] = ("Replacement",)
     shape_proven: ClassVar[bool] = True
+    names_refusals: ClassVar[bool] = True
     features: ClassVar[Mapping[str, str]] = {}
     """What a kernel may take, with the meaning."""
     takes: ClassVar[Collection[str]] = frozenset()
@@ -117,12 +131,7 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
         raise NotImplementedError
 
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
-        unknown = sorted(set(self.takes) - set(self.features))
-        if unknown:
-            raise PassError(
-                f"takes: there is no feature {unknown[0]!r}; there are {', '.join(self.features)}",
-                subject=context.pass_name,
-            )
+        _check_settings(self, context.pass_name)
         self.context = context
         known = {
             **{definition.name: definition for definition in context.registry},
@@ -231,6 +240,10 @@ class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
     layout: ClassVar[str] = ""
     """The kernel's axes, "b h s d" or "b s h d"; "" for those of the graph."""
 
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield a model of halves, which each kernel turns, for ``gehost check-pass``."""
+        yield onnx.parser.parse_model(_TURNED)
+
     def calls(self, graph: Graph) -> Iterator[tuple[Node, RotaryCall | Refused]]:
         if self.layout not in LAYOUTS:
             raise PassError(
@@ -260,7 +273,9 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of each kind, behind a sum and before SiLU, for ``gehost check-pass``."""
-        return map(_instance_of, _kinds(self, NormKind))
+        for kind in _kinds(self, NormKind):
+            text = _IMAGE if kind == "group" else _ROWS.format("x = Add (t, z)", _BODIES[kind])
+            yield onnx.parser.parse_model(text)
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
         kinds, views = _kinds(self, NormKind), Views.shared(graph)
@@ -287,8 +302,14 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
     """Several of them, in place of ``kind``."""
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield a model of each kind, behind a bias, for ``gehost check-pass``."""
-        return map(_instance_of, _kinds(self, ActivationKind))
+        """Yield a model of each kind, behind a bias, with a gate if the kernel takes one."""
+        for kind in _kinds(self, ActivationKind):
+            x, body = "x = Add (a, b)", _BODIES[kind]
+            if not {"gate", "packed"}.isdisjoint(self.takes):
+                body = f"{body.replace('y =', 'f =')} y = Mul (f, gate)"
+                is_packed = "packed" in self.takes
+                x = _PACKED if is_packed else f"{x} gate = Identity (z)"
+            yield onnx.parser.parse_model(_ROWS.format(x, body))
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
         kinds = _kinds(self, ActivationKind)
@@ -311,6 +332,10 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
     features = LINEAR_FEATURES
     takes: ClassVar[Collection[str]] = frozenset({"bias"})
 
+    def Instances(self) -> Iterator[onnx.ModelProto]:
+        """Yield a model of a product with a bias, for ``gehost check-pass``."""
+        yield onnx.parser.parse_model(_PRODUCT)
+
     def calls(self, graph: Graph) -> Iterator[tuple[Node, LinearCall | Refused]]:
         products = linears(Views.shared(graph))
         results = [item for _, item in products if not isinstance(item, Refused)]
@@ -324,11 +349,35 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
             yield group[0].node, LinearCall(group, self.takes)
 
 
-def _instance_of(kind: str) -> onnx.ModelProto:
-    if kind == "group":
-        return onnx.parser.parse_model(_IMAGE)
-    total = "a, b" if kind in [*ActivationKind] else "t, z"
-    return onnx.parser.parse_model(_ROWS.format(total, _BODIES[kind]))
+_SETTINGS = ("takes", "kind", "kinds", "layout", "layouts")
+"""What authors set on the classes; not each base class has all of them."""
+
+
+def _check_settings(own: SemanticFusionPass[Any], name: str) -> None:
+    """Raise ``PassError`` for a wrong feature, or an attribute that nothing reads."""
+    for setting in ("takes", "kinds"):
+        value: Any = getattr(own, setting, ())
+        if isinstance(value, str):
+            raise PassError(
+                f"{setting} is a set of names, got a text",
+                subject=name,
+                hint=f'write {setting} = {{"{value}"}}',
+            )
+    unknown = sorted(set(own.takes) - set(own.features))
+    if unknown:
+        raise PassError(
+            f"takes: there is no feature {unknown[0]!r}; there are {', '.join(own.features)}",
+            subject=name,
+        )
+    base = next(cls for cls in type(own).__mro__ if cls.__module__ == __name__)
+    settings = [setting for setting in _SETTINGS if hasattr(base, setting)]
+    for attribute, value in vars(type(own)).items():
+        if callable(value) or hasattr(base, attribute) or attribute.startswith("_"):
+            continue
+        near = get_close_matches(attribute.lower(), settings, 1, 0.8)
+        if near or attribute in _SETTINGS:
+            meant = f"; is {near[0]} meant?" if near else f"; it has {', '.join(settings)}"
+            raise PassError(f"{base.__name__} has no {attribute}{meant}", subject=name)
 
 
 def _kinds(

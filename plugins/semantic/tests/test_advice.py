@@ -26,7 +26,8 @@ CASES = {
         "probabilities: no product reads them, but y", "a router or a classifier",
     ),
     "an input": (
-        "y = Softmax <axis = -1> (q)", Q, 'leads to them, but "q"', "unless it is attention",
+        "p = Softmax <axis = -1> (w) y = MatMul (p, v)", f"{Q}, float[b, 4, s, t] w",
+        'leads to them, but "w"', "unless it is attention",
     ),
     "exp": (
         K + "x0 = MatMul (q, kt) x = Exp (x0) " + X + "y = MatMul (p, v)", Q,

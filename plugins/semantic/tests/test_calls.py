@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 import pytest
 
-from gehost import REG_FUSION_PASS, CustomPassStage, es, ops
+from gehost import REG_FUSION_PASS, CustomPassStage, HostOptions, PassError, es, ops
+from gehost.diagnose.explain.run import explain
 from gehost.testing import parse, run_pass
 from gehost_semantic import (
     ActivationFusionPass,
@@ -17,6 +18,8 @@ from gehost_semantic import (
     NormFusionPass,
     RotaryFusionPass,
 )
+from plugins.semantic.tests.test_passes import FILE
+from tests.conftest import Vendors, no_default_vendors, vendors  # noqa: F401 - fixtures
 
 AFTER = CustomPassStage.kAfterInferShape
 HEAD = '<ir_version: 9, opset_import: ["" : 18]> g '
@@ -195,3 +198,56 @@ def test_a_number_that_is_absent_may_be_passed_on() -> None:
 
     _, record = run_pass(parse(ATTENTION), pass_of(AttentionFusionPass, {"mask"}, kernel))
     assert (record.replaced, dict(record.rejected)) == (1, {})
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a text": ("attention", {"takes": "mask"}, r'takes is a set of names, got a text.*\{"mask"\}'),
+    "layout": (
+        "attention", {"layout": "b h s d"}, "AttentionFusionPass has no layout; is layouts meant",
+    ),
+    "layouts": ("rotary", {"layouts": {}}, "RotaryFusionPass has no layouts; is layout meant"),
+    "take": ("norm", {"take": {"residual"}}, "NormFusionPass has no take; is takes meant"),
+    "kind": ("linear", {"kind": "gelu"}, "LinearFusionPass has no kind; it has takes"),
+    "kinds": ("norm", {"kinds": "rms"}, "kinds is a set of names, got a text"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_that_nothing_reads_is_named(name: str) -> None:
+    kind, wrong, message = SETTINGS[name]
+    text, base, takes, kernel, members, _ = KINDS[kind]
+    settings = {"takes": takes, **members, **wrong}
+    with pytest.raises(PassError, match=message):
+        run_pass(parse(text), pass_of(base, settings.pop("takes"), kernel, **settings))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_check_pass_has_instances_of_each_kind(kind: str) -> None:
+    _, base, takes, kernel, members, _ = KINDS[kind]
+    pass_ = pass_of(base, takes, kernel, **members)
+    instances = list(pass_().Instances())
+    assert instances
+    for instance in instances:
+        onnx.checker.check_model(instance)
+        assert run_pass(instance, pass_)[1].replaced == 1
+
+
+def test_explain_says_in_which_rewrite_an_inner_node_went(
+    vendors: Vendors,  # noqa: F811
+) -> None:
+    vendors.write("npu/flash.py", FILE)
+    options = HostOptions(vendors=[vendors.root])
+    result = explain(parse(ATTENTION), "NpuFlashAttention", options, "a")
+    (finding,) = result.findings
+    assert finding.reason.startswith('in the match at "y", which became ')
+    assert "npu::FlashAttention" in finding.reason
+    assert result.notes == []
+
+
+def test_explain_says_so_of_a_node_that_the_pass_never_met(vendors: Vendors) -> None:  # noqa: F811
+    vendors.write("npu/flash.py", FILE)
+    options = HostOptions(vendors=[vendors.root])
+    result = explain(parse(NORM % (CAST, "sum")), "NpuFlashAttention", options, "sum")
+    assert (result.findings, result.notes) == (
+        [], ["no rewrite and no refusal of the pass is about this node"],
+    )  # fmt: skip
