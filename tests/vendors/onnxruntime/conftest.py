@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -39,3 +40,20 @@ def run() -> Callable[[onnx.ModelProto, Any], dict[str, Any]]:
         return dict(zip(names, session.run(names, argument), strict=True))
 
     return running
+
+
+def capped(inputs: Any, first: float = 2.0, second: float = 2.0) -> Any:
+    """The same with scores first · tanh(scores / second)."""
+    place = next(n for n, node in enumerate(inputs.graph.node) if "s" in node.output)
+    inputs.graph.node[place].output[0] = "uncapped"
+    for name, number in (("cap1", first), ("cap2", second)):
+        inputs.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.array(number, np.float32), name)
+        )
+    for item in (
+        onnx.helper.make_node("Mul", ["tanh", "cap1"], ["s"]),
+        onnx.helper.make_node("Tanh", ["divided"], ["tanh"]),
+        onnx.helper.make_node("Div", ["uncapped", "cap2"], ["divided"]),
+    ):
+        inputs.graph.node.insert(place + 1, item)
+    return inputs

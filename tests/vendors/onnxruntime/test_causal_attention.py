@@ -13,6 +13,8 @@ from gehost.testing import parse
 from gehost.verify import Runner, compare_outputs
 from tests.conftest import is_older
 
+from .conftest import capped
+
 pytest.importorskip("onnxruntime")
 
 RNG = np.random.default_rng(0)
@@ -123,14 +125,33 @@ def test_causal_masks(host: Host, run: Any, mask: str, biases: bool) -> None:
     assert_equal_runs(inputs, compiled, run)
 
 
+@pytest.mark.parametrize(("first", "second"), [(2, 2), (-2, -2), (5, 0.5)])
+def test_capped_scores(host: Host, run: Any, first: float, second: float) -> None:
+    inputs = capped(model(FORMS["Trilu"]), first, second)
+    compiled, _ = host.run(inputs)
+    counts = Counter(node.op_type for node in compiled.graph.node)
+    assert (counts["GroupQueryAttention"], counts["Softmax"], counts["Tanh"]) == (1, 0, 0)
+    (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
+    assert {item.name: item.f for item in kernel.attribute}["softcap"] == abs(first)
+    assert_equal_runs(inputs, compiled, run)
+
+
+@pytest.mark.parametrize(("first", "second"), [(-2, 2), (2, -2)])
+def test_one_negative_cap_is_refused(host: Host, first: float, second: float) -> None:
+    assert refusals(host, capped(model(FORMS["Trilu"]), first, second)) == ["scale"]
+
+
 REPEATED = "ku = Unsqueeze (kt0, i2) ke = Expand (ku, times) kt = Reshape (ke, spread)"
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("mask", [FORMS["Trilu"], FORMS["row >= column"]])
-def test_heads_apart_and_repeated_heads(host: Host, run: Any, mask: str, heads: int) -> None:
+@pytest.mark.parametrize("is_capped", [False, True])
+def test_heads_apart_and_repeated_heads(
+    host: Host, run: Any, mask: str, heads: int, is_capped: bool
+) -> None:
     """k and v as [B, M, S, H]: as they are after rotary, and each for several heads of q."""
-    values = grouped(mask, heads)
+    values = capped(grouped(mask, heads)) if is_capped else grouped(mask, heads)
     compiled, _ = host.run(values)
     (kernel,) = [node for node in compiled.graph.node if node.op_type == "GroupQueryAttention"]
     contents = {entry.name: entry.i for entry in kernel.attribute}

@@ -71,10 +71,12 @@ def group_query_attention(
     kv_num_heads: int,
     scale: float,
     local_window_size: int = -1,
+    softcap: float = 0.0,
 ) -> tuple[EsTensor, EsTensor, EsTensor]:
     """Causal attention, also after a past; a head of key and value serves N / M of query.
 
-    A query sees itself and local_window_size - 1 positions before it; -1: all.
+    A query sees itself and local_window_size - 1 positions before it; -1: all. Scores s become
+    softcap · tanh(s / softcap); 0: they stay.
 
     Shapes: query [B, S, N·H], key and value [B, S, M·H]; past [B, M, P, H]; seqlens_k [B] int32,
     the last position; total_sequence_length int32, P + S; results [B, S, N·H] and keys and values
@@ -111,6 +113,8 @@ def group_query_attention(
         k, v = es.Concat(past_key, k, axis=2), es.Concat(past_value, v, axis=2)
         last = es.Squeeze(es.Slice(es.Shape(past_key), [2], [3]), [0])
     scores = es.MatMul(q, es.Transpose(repeated(k), perm=[0, 1, 3, 2])) * scale
+    if softcap > 0:
+        scores = es.Tanh(scores / softcap) * softcap
     sizes = es.Slice(es.Shape(scores), [2], [4])
     retained = es.Trilu(es.Expand(np.ones((1, 1), np.float32), sizes), last, upper=0)
     if local_window_size > 0:
@@ -140,8 +144,9 @@ class OrtCausalAttentionPass(KernelPass):
 
     Forms: those of ``OrtAttentionPass`` with a mask of Trilu, of comparisons of positions, or
     constant, also with a window of so many keys; −inf or a finite fill of at most −1e30 (float16:
-    −6e4). Heads of k and v that are repeated are read once. A past that a Concat puts before new
-    keys and values [B, M, S, H] becomes the kernel's own, and both presents its results.
+    −6e4); scores capped by Tanh. Heads of k and v that are repeated are read once. A past that a
+    Concat puts before new keys and values [B, M, S, H] becomes the kernel's own, and both presents
+    its results.
     Shapes: the head size is a multiple of 8.
     Keeps: the numbers but for rounding.
     Refuses: what ``OrtAttentionPass`` refuses; ``mask``: none, or not proven to be causal alone: of
@@ -151,11 +156,11 @@ class OrtCausalAttentionPass(KernelPass):
     and k not proven equal; ``head size``: not a multiple of 8, or that of v differs; ``empty``: B
     or S may be 0, which the kernel refuses, or ends the process at: ``--assume no-empty-inputs``
     takes it for granted that neither is; ``local_window_size``: a window, where the target is older
-    than 1.24.1.
+    than 1.24.1; ``softcap``: the target is no CPU.
     Source: com.microsoft.GroupQueryAttention-1 of ONNX Runtime.
     """
 
-    takes = frozenset({"causal", "groups", "past", "window"})
+    takes = frozenset({"causal", "groups", "past", "softcap", "window"})
     kernel = KERNEL
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, AttentionCall | Refused]]:
@@ -186,6 +191,9 @@ class OrtCausalAttentionPass(KernelPass):
                 f"head size: {attention.head_size} of q, {attention.value_size} of v; "
                 "a multiple of 8 each"
             )
+        kernel = self.context.target.kernel(KERNEL, attention.dtype, RUNTIME)
+        if attention.softcap is not None and kernel is not None and kernel.provider != "cpu":
+            return f"softcap: its numbers on {kernel.provider} are not measured"
         if attention.window is not None:
             attributes = ("local_window_size",)
             problem = self.context.target.why_not(
@@ -199,7 +207,10 @@ class OrtCausalAttentionPass(KernelPass):
     def Replacement(self, attention: AttentionCall) -> EsTensor | Sequence[EsTensor]:
         total = es.Cast(attention.length("t"), to=DataType.INT32)
         last = es.Expand(es.Sub(total, np.array([1], np.int32)), attention.length("b"))
-        window = {} if attention.window is None else {"local_window_size": attention.window}
+        softcap = attention.softcap or 0.0
+        optional: dict[str, Any] = {"softcap": softcap} if softcap else {}
+        if attention.window is not None:
+            optional["local_window_size"] = attention.window
         # without the outputs for a later step the runtime computes all scores at once
         result = es.op(KERNEL)(
             attention.q,
@@ -211,9 +222,9 @@ class OrtCausalAttentionPass(KernelPass):
             es.Squeeze(total, axes=[0]),
             num_heads=attention.heads,
             kv_num_heads=attention.key_heads,
-            scale=attention.scale,
+            scale=attention.scale * (softcap or 1.0),
             num_outputs=3,
-            **window,
+            **optional,
         )
         return [result[0], result[1], result[2]] if attention.has_past else result[0]
 
