@@ -152,7 +152,9 @@ class ActivationCall(KernelCall):
 
     def _halves(self, packed: EsTensor) -> tuple[EsTensor, EsTensor]:
         """Return x and the gate."""
-        last, size = len(self.description.shape) - 1, self.description.shape[-1]
+        shape = self.description.shape
+        assert shape is not None
+        last, size = len(shape) - 1, shape[-1]
         assert isinstance(size, int)
         low, high = (
             es.Slice(packed, starts=[start], ends=[start + size], axes=[last])

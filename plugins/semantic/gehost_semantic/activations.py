@@ -22,7 +22,6 @@ from gehost_semantic.views import Views
 
 PLAIN_FUNCTIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
 _FUNCTIONS = ("Erf", "Exp", "Sigmoid", "Tanh")
-_OPERATORS = ("Gelu", "Swish", "gehost::Gelu")
 _DEPTH = 8
 _MOST_TERMS = 8
 _STEPS = 12
@@ -75,7 +74,8 @@ class Activation:
     alpha: float
     """What the sigmoid's argument is multiplied by; 1 but for ``swish``."""
     x: Value
-    shape: tuple[Extent, ...]
+    shape: tuple[Extent, ...] | None
+    """None for an unknown rank."""
     result: Value
     compute: DataType
     """The element type in which the model computes."""
@@ -97,7 +97,8 @@ class Activation:
     def summary(self) -> str:
         """Return one line: the function, x, and what is around it."""
         alpha = f" (alpha {self.alpha:.4g})" if self.alpha != 1 else ""
-        words = [f'{self.kind}{alpha} of "{self.x.name}" {list(map(str, self.shape))}']
+        shape = "of unknown rank" if self.shape is None else list(map(str, self.shape))
+        words = [f'{self.kind}{alpha} of "{self.x.name}" {shape}']
         words += ["with bias"] if self.addend is not None else []
         if self.gate is not None:
             packed = " of one projection" if self.gate.packed is not None else ""
@@ -105,6 +106,16 @@ class Activation:
         return f"{self.node.label}: {', '.join(words)}"
 
 
+_SIGMOIDS = ("Exp", "Sigmoid", "Tanh")
+ROOTS = {
+    ActivationKind.GELU: ("Erf",),
+    ActivationKind.GELU_TANH: _SIGMOIDS,
+    ActivationKind.SILU: _SIGMOIDS,
+    ActivationKind.SWISH: _SIGMOIDS,
+}
+"""The functions from which each kind is found."""
+OPERATORS = ("Gelu", "Swish", "gehost::Gelu")
+"""The operators that are an activation."""
 FUNCTIONS = (*PLAIN_FUNCTIONS.values(), *ActivationKind)
 
 
@@ -144,11 +155,9 @@ def activations(views: Views) -> list[tuple[Node, Activation | Refused]]:
 
 
 def _activations(views: Views) -> Iterator[tuple[Node, Activation | Refused]]:
-    for node in views.graph.nodes:
-        if node.op not in (*_FUNCTIONS, *_OPERATORS):
-            continue
+    for node in views.graph.nodes_of(*_FUNCTIONS, *OPERATORS):
         try:
-            activation = _operator(views, node) if node.op in _OPERATORS else _find(views, node)
+            activation = _operator(views, node) if node.op in OPERATORS else _find(views, node)
         except Refused as refusal:
             yield node, refusal
             continue
@@ -173,8 +182,10 @@ def _operator(views: Views, node: Node) -> Activation | None:
 
 def _find(views: Views, node: Node) -> Activation | None:
     argument, output = node.inputs[0], node.outputs[0]
-    if argument is None or output is None or argument.dtype is None:
+    if argument is None or output is None:
         return None
+    if argument.dtype is None:
+        raise Refused(f'dtype: that of "{argument.name}" is not known')
     tolerance = _TOLERANCES.get(argument.dtype, 2e-6)
     near: str | None = None
     for leaf in _leaves(argument):
@@ -189,7 +200,9 @@ def _find(views: Views, node: Node) -> Activation | None:
             entry = _kind(expression, tolerance)
             if isinstance(entry, str):
                 near = entry
-            elif entry is not None and value.dtype in _types(leaf):
+            elif entry is not None and value.dtype not in _types(leaf):
+                near = f'dtype: "{leaf.name}" is {leaf.dtype or "unknown"}, not {value.dtype}'
+            elif entry is not None:
                 last = *entry, value
         if last is not None:
             kind, alpha, result = last
@@ -197,7 +210,9 @@ def _find(views: Views, node: Node) -> Activation | None:
             x = _narrow(leaf, result)
             return _described(views, kind, alpha, x, result, argument.dtype, constant)
     if near is not None:
-        raise Refused(near)
+        *_, end = _behind(output)
+        is_shared = near.startswith("constant") and len(set(end.readers)) > 1
+        raise Refused(f'shared: "{end.name}" is read by others, too' if is_shared else near)
     if node.op == "Sigmoid":
         raise NoProduct(f'product: "{argument.name}" is not multiplied by its sigmoid')
     return None
@@ -260,17 +275,21 @@ def _expression(
     if number is not None:
         return {_ONE: float(number)} if number != 0 else {}
     view, own = views.of(value), views.of(leaf)
-    if view is None or own is None or own.factor == 0:
+    if own is not None and own.factor == 0:
         return None
-    if view.base is own.base and is_whole(view, own):
-        return _times({frozenset({(_X, 1)}): 1.0}, {_ONE: view.factor / own.factor})
-    node = view.base.producer
-    if node is None or not is_whole(view, views.of(view.base)):
+    if value is leaf:
+        return {frozenset({(_X, 1)}): 1.0}
+    node, factor = value.producer, 1.0
+    if view is not None:
+        if own is not None and view.base is own.base and is_whole(view, own):
+            return _times({frozenset({(_X, 1)}): 1.0}, {_ONE: view.factor / own.factor})
+        node, factor = view.base.producer, view.factor
+    if node is None or (view is not None and not is_whole(view, views.of(view.base))):
         return None
     activation = _computed(views, node, leaf, depth)
     if activation is None or len(activation) > _MOST_TERMS:
         return None
-    return _times(activation, {_ONE: view.factor})
+    return _times(activation, {_ONE: factor})
 
 
 def _computed(views: Views, node: Node, leaf: Value, depth: int) -> _Expression | None:
@@ -437,8 +456,13 @@ def _described(
     constant: tuple[Value, float] | None = None,
 ) -> Activation | None:
     shape = views.shape(x)
-    if shape is None or views.shape(result) != shape or x.dtype is None or not x.dtype.is_float:
+    if views.shape(result) != shape or x.dtype is None or not x.dtype.is_float:
         return None
+    if shape is None:
+        inside = nodes_between([result], [x])
+        if any(v and v.is_constant and v.rank != 0 for node in inside for v in node.inputs):
+            raise Refused(f'rank: that of "{x.name}" is not known, and a constant has axes')
+        return Activation(kind, alpha, x, shape, result, compute, None, None, constant)
     addend, gate = _addend(views, x, shape), _gate(views, x, result, shape)
     return Activation(kind, alpha, x, shape, result, compute, addend, gate, constant)
 

@@ -122,6 +122,9 @@ class KernelCall:
             region = Region(first.graph, list(last.inputs), [first], [last])
         else:
             self.shared = shared_by(region, results)
+            apart = set(region.outputs) - set(results)
+            if apart and not self.shared:  # casts that others read stay
+                region = region_between(results, [*sources, *apart]) or region
         items = list(dict.fromkeys([*region.inputs, *sources]))
         self.region = Region(region.graph, items, list(results), region.nodes)
         tensors = self._builder.CreateInputs(len(items))

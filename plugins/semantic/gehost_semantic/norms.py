@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
 from typing import TypeAlias, cast
 
-from gehost import DataType, Node, Value
+from gehost import DataType, Graph, Node, Value
 from gehost_semantic.activations import Function, function_behind
 from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent, exact_int, total
@@ -88,6 +89,12 @@ class Norm:
         assert node is not None
         return node
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether one operator of the model normalizes."""
+        node = self.normalized.producer
+        return node is not None and node.op in _OPERATORS
+
     def summary(self) -> str:
         """Return one line: what is normalized over which axes, and what follows."""
         where = f"{self.groups} groups" if self.groups > 1 else f"axis {self.axis}"
@@ -109,9 +116,7 @@ def norms(views: Views) -> list[tuple[Node, Norm | Refused]]:
 
 def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
     results: set[Value] = set()
-    for node in views.graph.nodes:
-        if node.op not in ("Sqrt", "Pow") and node.op not in _OPERATORS:
-            continue
+    for node in views.graph.nodes_of("Sqrt", "Pow", *_OPERATORS):
         try:
             core = _core(views, node)
             norm = None if core is None else _described(views, core)
@@ -123,6 +128,15 @@ def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
         if norm is not None and norm.result not in results:
             results.add(norm.result)
             yield norm.node, norm
+
+
+def may_have_norms(graph: Graph, *, by_parts: bool) -> bool:
+    """Whether a graph has a root, or an operator that normalizes."""
+    if graph.nodes_of("Sqrt") or (not by_parts and graph.nodes_of(*_OPERATORS)):
+        return True
+    powers = [node.inputs[1] for node in graph.nodes_of("Pow")]
+    arrays = [None if power is None else power.array for power in powers]
+    return any(array is None or (abs(array) == 0.5).all() for array in arrays)
 
 
 def with_function(views: Views, norm: Norm) -> Norm:
@@ -202,11 +216,14 @@ class _Root:
     def core(self) -> _Core | None:
         views, numbers = self._views, self._views.numbers
         mean, epsilon = self._node.inputs[0], None
+        if mean is not None and mean.rank is None:
+            raise Refused(f'rank: that of "{mean.name}" under a root is not known')
         total_of = _producer(views, mean)
         if total_of is not None and total_of.op == "Add":
             for slot in (0, 1):
-                number = numbers.scalar(total_of.inputs[slot], views)
-                if number is not None:
+                operand = total_of.inputs[slot]
+                number = numbers.scalar(operand, views)
+                if number is not None or (operand is not None and operand.is_constant):
                     mean, epsilon = total_of.inputs[1 - slot], number
         norm = self._mean_of_squares(mean)
         if norm is None:
@@ -218,7 +235,7 @@ class _Root:
             if centre[1] != axes:
                 raise Refused("mean: it is over other axes than the mean of squares")
             x, is_centred = centre[0], True
-        if epsilon is None or not epsilon > 0:
+        if epsilon is None or not 0 < epsilon < inf:
             raise Refused("epsilon: what is added to the mean of squares is no positive number")
         centred = x if is_centred else None
         normalized = self._quotient(None if is_difference else squared, centred, axes, tags)

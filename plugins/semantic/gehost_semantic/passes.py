@@ -25,7 +25,14 @@ from gehost import (
     author_errors,
 )
 from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
-from gehost_semantic.activations import FUNCTIONS, ActivationKind, NoProduct, activations
+from gehost_semantic.activations import (
+    FUNCTIONS,
+    OPERATORS,
+    ROOTS,
+    ActivationKind,
+    NoProduct,
+    activations,
+)
 from gehost_semantic.advice import advised
 from gehost_semantic.atoms import Refused
 from gehost_semantic.attention import Attention
@@ -35,7 +42,7 @@ from gehost_semantic.kernel_call import KernelCall, Known
 from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
 from gehost_semantic.linears import linears, packs
 from gehost_semantic.norm_call import NORM_FEATURES, NormCall
-from gehost_semantic.norms import NormKind, norms, with_function
+from gehost_semantic.norms import NormKind, may_have_norms, norms, with_function
 from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.sources import PLAIN
@@ -270,6 +277,8 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
     """``layer``, ``rms`` or ``group``."""
     kinds: ClassVar[Collection[str]] = ()
     """Several of them, in place of ``kind``."""
+    by_parts: ClassVar[bool] = False
+    """Whether operators that normalize, such as LayerNormalization, stay as they are."""
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of each kind, behind a sum and before SiLU, for ``gehost check-pass``."""
@@ -278,12 +287,15 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
             yield onnx.parser.parse_model(text)
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
-        kinds, views = _kinds(self, NormKind), Views.shared(graph)
+        kinds = _kinds(self, NormKind)
+        if not may_have_norms(graph, by_parts=self.by_parts):
+            return
+        views = Views.shared(graph)
         takes_function = not set(FUNCTIONS).isdisjoint(self.takes)
         for node, result in norms(views):
             if isinstance(result, Refused):
                 yield node, result
-            elif result.kind in kinds:
+            elif result.kind in kinds and not (self.by_parts and result.is_operator):
                 norm = with_function(views, result) if takes_function else result
                 yield node, NormCall(norm, self.takes, kinds)
 
@@ -300,6 +312,8 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
     """``gelu``, ``gelu tanh``, ``silu``, ``swish`` with another ``activation.alpha`` than 1."""
     kinds: ClassVar[Collection[str]] = ()
     """Several of them, in place of ``kind``."""
+    by_parts: ClassVar[bool] = False
+    """Whether operators that are an activation, such as Gelu, stay as they are."""
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of each kind, behind a bias, with a gate if the kernel takes one."""
@@ -313,12 +327,15 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
         kinds = _kinds(self, ActivationKind)
+        roots = {op for kind in kinds for op in ROOTS[ActivationKind(kind)]}
+        if not graph.nodes_of(*roots, *(() if self.by_parts else OPERATORS)):
+            return
         is_product = not {ActivationKind.SILU, ActivationKind.SWISH}.isdisjoint(kinds)
         for node, result in activations(Views.shared(graph)):
             if isinstance(result, Refused):
-                if is_product or not isinstance(result, NoProduct):
+                if node.op in roots and (is_product or not isinstance(result, NoProduct)):
                     yield node, result
-            elif result.kind in kinds:
+            elif result.kind in kinds and not (self.by_parts and node.op in OPERATORS):
                 yield node, ActivationCall(result, self.takes, kinds)
 
 
