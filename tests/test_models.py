@@ -56,7 +56,8 @@ def test_the_examples_alone_are_off_by_default(shipped: Host) -> None:
     off = sorted(spec.name for spec in ours if not spec.default)
     # ONNX Runtime's kernels of both operators refuse an empty batch; optimize turns Split on
     others = ("AttentionOperatorPass", "GroupNormalizationPass", "SlicesToSplitPass")
-    assert off == sorted((*EXAMPLES, "FlashAttentionFusionPass", *others))
+    newer = ("FlashAttentionFusionPass", "SwiGLUFusionPass")
+    assert off == sorted((*EXAMPLES, *newer, *others))
 
 
 def test_no_model_is_forgotten() -> None:

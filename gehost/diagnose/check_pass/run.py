@@ -134,6 +134,10 @@ class _Check:
     def _check(self) -> PassCheck:
         result = self._result
         opsets = self._opsets(OPSETS) or self._opsets(_FALLBACK_OPSETS)
+        last, first = _FALLBACK_OPSETS[-1], self._spec.min_opset or 0
+        if not opsets and first > last:
+            result.notes.append(f"it is for opset {first} and later ones, checks end at {last}")
+            return result
         if not opsets:
             result.findings.append(
                 Finding(
