@@ -632,6 +632,9 @@ class AttentionCall(KernelCall):
         scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2]))
         if self.scale != 1:
             scores = es.Mul(scores, self.scale)
+        inner, own = self.score_type, self.dtype or self.score_type
+        if inner != own:
+            scores = es.Cast(scores, to=inner)
         if self.softcap is not None:
             scores = es.Mul(es.Tanh(scores), self.softcap)
         if "mask" in of:
@@ -643,7 +646,10 @@ class AttentionCall(KernelCall):
             if self.window is not None:
                 last = first - (self.window + 1)
                 scores = es.Add(scores, es.Trilu(lows, last, upper=0))
-        result = self.as_result(es.MatMul(es.Softmax(scores, axis=-1), v))
+        if self.value_type != inner:
+            v = es.Cast(v, to=inner)
+        mixed = es.MatMul(es.Softmax(scores, axis=-1), v)
+        result = self.as_result(mixed if inner == own else es.Cast(mixed, to=own))
         return (result, *presents) if presents else result
 
 

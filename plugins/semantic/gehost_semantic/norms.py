@@ -235,7 +235,9 @@ class _Root:
             if centre[1] != axes:
                 raise Refused("mean: it is over other axes than the mean of squares")
             x, is_centred = centre[0], True
-        if epsilon is None or not 0 < epsilon < inf:
+        if epsilon is None:
+            raise Refused("epsilon: no number is added to the mean of squares")
+        if not 0 < epsilon < inf:
             raise Refused("epsilon: what is added to the mean of squares is no positive number")
         centred = x if is_centred else None
         normalized = self._quotient(None if is_difference else squared, centred, axes, tags)

@@ -10,7 +10,7 @@ import pytest
 
 from gehost import REG_FUSION_PASS, CustomPassStage, HostOptions, PassError, es, ops
 from gehost.diagnose.explain.run import explain
-from gehost.testing import parse, run_pass
+from gehost.testing import assert_equal_numbers, parse, run_pass
 from gehost_semantic import (
     ActivationFusionPass,
     AttentionFusionPass,
@@ -251,3 +251,15 @@ def test_explain_says_so_of_a_node_that_the_pass_never_met(vendors: Vendors) -> 
     assert (result.findings, result.notes) == (
         [], ["no rewrite and no refusal of the pass is about this node"],
     )  # fmt: skip
+
+
+def test_scores_may_be_wider_than_q_and_k() -> None:
+    """A converter keeps the mask and the Softmax in float32."""
+    text = ATTENTION.replace("float[b, 4", "float16[b, 4").replace(
+        "scaled = Mul (a, c)", "wide = Cast <to = 1> (a) scaled = Mul (wide, c)"
+    )
+    text = text.replace("y = MatMul (p, v)", "v1 = Cast <to = 1> (v) y = MatMul (p, v1)")
+    before = parse(text)
+    after, record = run_pass(before, pass_of(AttentionFusionPass, {"mask"}, attention))
+    assert (record.replaced, dict(record.rejected)) == (1, {})
+    assert_equal_numbers(before, after, rtol=2e-3, atol=2e-3)
