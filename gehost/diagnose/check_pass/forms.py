@@ -7,6 +7,7 @@ needs more channels), so a mutation has several ways, tried in order.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -137,6 +138,48 @@ def _ways(of: NodeForm, name: str, value: Any) -> Iterator[Change]:
     every = list(optional_outputs(of))
     if every:
         yield in_turn(alone, every[-1][2][0])
+
+
+def other_windows(of: NodeForm) -> Iterator[tuple[str, Form, Change]]:
+    """Yield changes of a window's attributes together, which hide from the shape of its result.
+
+    It is the same without pads and dilations; without pads and strides; without pads, or without
+    dilations; and, by ONNX's inference, without auto_pad.
+    """
+    known, weights = of.signature.attributes, of.shape(1)
+    kernel = of.given.get("kernel_shape") or (weights or ())[2:]
+    sizes = [size for size in kernel if isinstance(size, int)]
+    if "pads" not in known or len(sizes) < len(kernel) or max(sizes, default=1) < 2:
+        return
+    ends, twos = [0] * len(sizes), [2] * len(sizes)
+    one = [*(int(size > 1) for size in sizes), *ends]
+    if "dilations" in known:
+        full = [*(size - 1 for size in sizes), *ends]
+        yield _window(of, {"pads": full, "dilations": twos, "strides": None})
+    if of.node.op_type.endswith("Transpose"):
+        return
+    yield _window(of, {"pads": one, "dilations": None, "strides": twos}, sizes)
+    if "dilations" in known:
+        far, wide = [size + 1 for size in sizes], [2 * size - 1 for size in sizes]
+        yield _window(of, {"pads": one, "dilations": twos, "strides": far}, wide)
+    if "auto_pad" in known:
+        short = [max(size - 1, 1) for size in sizes]
+        padding = {"auto_pad": "SAME_UPPER", "dilations": None, "strides": sizes}
+        yield _window(of, padding, short)
+
+
+def _window(
+    of: NodeForm, values: Mapping[str, Any], input_sizes: Sequence[int] | None = None
+) -> tuple[str, Form, Change]:
+    """Return a change of attributes, and of the sizes of the window's input."""
+    others = dict.fromkeys(("output_padding", "output_shape"))
+    changes = [_attribute(of.number, name, value) for name, value in {**values, **others}.items()]
+    first, name = of.shape(0), of.node.input[0]
+    if input_sizes is not None and first is not None and name in of.operands:
+        changes.append(reshaping({name: (*first[:2], *input_sizes)}))
+    text = ", ".join(f"{name} set to {value}" for name, value in values.items() if value)
+    form = of.form("window", ", ".join(name for name, value in values.items() if value))
+    return text, form, functools.reduce(in_turn, changes)
 
 
 def _regrouped(of: NodeForm, group: int) -> Iterator[Change]:

@@ -24,6 +24,7 @@ from gehost.diagnose.check_pass.forms import (
     optional_outputs,
     other_attributes,
     other_opsets,
+    other_windows,
     reshaping,
 )
 from gehost.diagnose.check_pass.shapes import shape_fault
@@ -182,6 +183,8 @@ def _forms(
         op = of.node.op_type
         for what, form, ways in other_attributes(of, rng):
             attributes.append(_in_ways("attribute", f"{op}: {what}", ways, form))
+        for what, form, change in other_windows(of):
+            attributes.append(Mutation("attribute", f"{op}: {what}", change, form=form))
         for what, form, ways in itertools.chain(optional_inputs(of, rng), optional_outputs(of)):
             if ways:
                 options.append(_in_ways("option", f"{op}: {what}", ways, form))

@@ -71,6 +71,19 @@ def test_a_pass_that_forgets_an_attribute_is_wrong(op: str, attribute: str) -> N
         testing.check_pass(forgets, instances=12, mutations=20)
 
 
+WINDOW = (
+    "auto_pad", "ceil_mode", "count_include_pad", "dilations", "output_padding", "output_shape",
+    "pads", "storage_order", "strides",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool", "ConvTranspose"])
+def test_a_pass_that_forgets_all_of_a_window_is_wrong(op: str) -> None:
+    forgets = type("ForgetsWindow", (Forgets,), {"op_types": (op,), "attributes": WINDOW})
+    with pytest.raises(AssertionError, match="numbers differ"):
+        testing.check_pass(forgets, instances=12, mutations=20)
+
+
 @pytest.mark.parametrize(("op", "inputs"), [("Conv", 2), ("Gemm", 2), ("LayerNormalization", 2)])
 def test_a_pass_that_forgets_an_optional_input_is_wrong(op: str, inputs: int) -> None:
     forgets = type("ForgetsInput", (Forgets,), {"op_types": (op,), "inputs": inputs})
