@@ -24,7 +24,6 @@ STATED = (
     "it runs before inference, so that normalizations find its result, and reads the element types"
     " that files state (as those of HLO do): of the inputs alone, once the nodes before it are gone"
 )
-TYPED = "a later pass removes an operator without a body, behind which types are unknown"
 MATCHES_A_LATER_RESULT = {
     "MeanOfSumPass": (
         STATED,
@@ -65,16 +64,29 @@ MATCHES_A_LATER_RESULT = {
         """(float[3, 4] x) => (float[3, 4] y) { z = Sub(row, row) a = ge.AddCustom(x, z) y = Neg(a) }""",
     ),
     "GeluFusionPass": (
-        TYPED,
+        CLEANED,
         """(float[3, 4] x) => (float[3, 4] y) {
-            b = ge.AddCustom(x, zeros) a = Div(b, root) f = Erf(a) d = Add(f, one) e = Mul(b, d)
+            a = Div(x, root) b = Erf(a) c = Identity(b) d = Add(c, one) e = Mul(x, d)
             y = Mul(e, half) }""",
     ),
     "GeluTanhFusionPass": (
-        TYPED,
+        CLEANED,
         """(float[3, 4] x) => (float[3, 4] y) {
-            b = ge.AddCustom(x, zeros) p = Mul(b, b) c = Mul(p, b) k = Mul(c, cubic) s = Add(b, k)
-            a = Mul(s, factor) t = Tanh(a) e = Add(t, one) h = Mul(b, half) y = Mul(h, e) }""",
+            n3 = Add(one, two) c = Pow(x, n3) k = Mul(c, cubic) s = Add(x, k) a = Mul(s, factor)
+            t = Tanh(a) e = Add(t, one) h = Mul(x, half) y = Mul(h, e) }""",
+    ),
+    "LayerNormalizationFusionPass": (
+        CLEANED,
+        """(float[3, 4] x) => (float[3, 4] y) {
+            m = ReduceMean<axes = [-1]>(x) d = Sub(x, m) i = Identity(d) q = Mul(i, i)
+            v = ReduceMean<axes = [-1]>(q) e = Add(v, epsilon) r = Sqrt(e) n = Div(d, r)
+            y = Mul(n, row) }""",
+    ),
+    "RMSNormalizationFusionPass": (
+        CLEANED,
+        """(float[3, 4] x) => (float[3, 4] y) {
+            q = Mul(x, x) i = Identity(q) v = ReduceMean<axes = [-1]>(i) e = Add(v, epsilon)
+            r = Sqrt(e) n = Div(x, r) y = Mul(n, row) }""",
     ),
 }
 """Passes that may rewrite an output again, why, and a model.

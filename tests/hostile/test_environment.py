@@ -109,7 +109,7 @@ def test_a_reader_that_went_away_ends_it_quietly(arguments: tuple[str, ...]) -> 
     os.close(reading)
     code, _, err = process(*arguments, stdout=writing)
     os.close(writing)
-    assert (code, err) == (1, "")
+    assert (code, err) == (141, "")
 
 
 @pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]])

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus" / "models"
 VOUCHED = {
     "add_to_sum.py",  # two names that are broadcast together
+    "sum_apart.py",  # likewise
     "decompose_grouped_conv.py",  # the spatial sizes that a Conv makes
     "remove_add_zero_in_custom_op.py",  # an operator of which nothing is known
     "projections.py",  # gpt2.ts: rows restored over computed sizes

@@ -70,7 +70,7 @@ def fuses(alone: Path) -> Fuses:
         if numbers:
             assert_equal_numbers(model, result)
         again, second = run_pass(result, name, vendors=alone)
-        assert second.replaced == 0
+        assert second.matched == 0
         assert again.SerializeToString(deterministic=True) == result.SerializeToString(
             deterministic=True
         )

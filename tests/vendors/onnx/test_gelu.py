@@ -184,8 +184,6 @@ def test_operands_in_any_order_by_tanh(fuses: Callable[..., onnx.ModelProto], sw
         (by_tanh, TANH, {"factor": 0.7978846}),
         (by_tanh, TANH, {"factor": 0.797884583473}),
         (by_tanh, TANH, {"cubic": 0.04471500}),
-        (by_erf, EXACT, {"half": np.full(8, 0.5)}),
-        (by_tanh, TANH, {"cubic": np.full(8, 0.044715)}),
     ],
 )
 def test_constants_as_they_are_written(
@@ -243,7 +241,7 @@ def test_an_unknown_rank(
 def test_an_unknown_rank_may_be_lower_than_that_of_a_constant(
     refuses: Callable[..., None], weights: dict[str, Any]
 ) -> None:
-    refuses(of_unknown_rank(by_erf, 17, weights=weights), EXACT, "rank")
+    refuses(of_unknown_rank(by_erf, 17, weights=weights), EXACT, "scalar")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "double"])
@@ -263,9 +261,9 @@ def test_other_dtypes(
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"weights": {"half": 0.4}}, "constant"),
-        ({"weights": {"one": 1.001}}, "constant"),
-        ({"plus_one": "e = Sub(f, one)"}, "constant"),
+        ({"weights": {"half": 0.4}}, None),
+        ({"weights": {"one": 1.001}}, None),
+        ({"plus_one": "e = Sub(f, one)"}, None),
         ({"scaled": "a = Div(root2, x)"}, None),
         ({"scaled": "a = Mul(other, root2_inverse)", "inputs": ", float[B, S, 8] other"}, None),
         (
@@ -273,20 +271,21 @@ def test_other_dtypes(
             None,
         ),
         ({"halved": "h = Mul(x, f) y = Mul(h, half)"}, None),
-        ({"halved": "h = Div(x, half) y = Mul(h, e)"}, "constant"),
+        ({"halved": "h = Div(x, half) y = Mul(h, e)"}, None),
         ({"erf": "f = Tanh(a)"}, None),
-        ({"weights": {"half": None}, "inputs": ", float[1] half"}, "constant"),
+        ({"weights": {"half": None}, "inputs": ", float[1] half"}, None),
         ({"outputs": ", float[B, S, 8] f"}, None),
-        ({"outputs": ", float[B, S, 8] h"}, "shared"),
+        ({"outputs": ", float[B, S, 8] h"}, None),
         ({"halved": HALVED[0] + " n = Neg(e)", "outputs": ", float[B, S, 8] n"}, None),
         ({"weights": {"root2": 1.4}}, "constant"),
         ({"weights": {"root2": 1.4142}}, "constant"),
         ({"weights": {"root2": sqrt(0.5)}}, "constant"),
         ({"weights": {"root2": -sqrt(2.0)}}, "constant"),
-        ({"weights": {"root2": np.nan}}, None),
+        ({"weights": {"root2": np.nan}}, "constant"),
         ({"scaled": SCALED[1], "weights": {"root2_inverse": sqrt(2.0)}}, "constant"),
-        ({"weights": {"root2": np.linspace(1, 2, 8)}}, None),
-        ({"weights": {"one": np.full((1, 1, 1, 1), 1.0)}, "y": "[1, B, S, 8]"}, None),
+        ({"weights": {"root2": np.linspace(1, 2, 8)}}, "scalar"),
+        ({"weights": {"half": np.full(8, 0.5)}}, "scalar"),
+        ({"weights": {"one": np.full((1, 1, 1, 1), 1.0)}, "y": "[1, B, S, 8]"}, "scalar"),
     ],
 )
 @pytest.mark.parametrize("opset", [17, 20])
@@ -304,17 +303,18 @@ def test_near_misses_by_erf(
         ({"cubed": "x2 = Mul(x, x) c = Mul(x2, x2)"}, None),
         ({"cubed": "c = Pow(other, three)", "inputs": ", float[B, S, 8] other"}, None),
         ({"cubed": "x2 = Mul(x, other) c = Mul(x2, x)", "inputs": ", float[B, S, 8] other"}, None),
-        ({"summed": "s = Sub(x, w)"}, "constant"),
+        ({"summed": "s = Sub(x, w)"}, None),
         ({"summed": "s = Add(c, w)"}, None),
         ({"tanh": "t = Erf(a)"}, None),
         ({"outputs": ", float[B, S, 8] t"}, None),
-        ({"outputs": ", float[B, S, 8] c"}, "shared"),
-        ({"halved": HALVED[2] + " n = Neg(a)", "outputs": ", float[B, S, 8] n"}, "shared"),
+        ({"outputs": ", float[B, S, 8] c"}, None),
+        ({"halved": HALVED[2] + " n = Neg(a)", "outputs": ", float[B, S, 8] n"}, None),
         ({"weights": {"cubic": 0.0447}}, "constant"),
         ({"weights": {"factor": 0.8}}, "constant"),
         ({"weights": {"factor": 0.7978}}, "constant"),
         ({"weights": {"cubic": sqrt(2.0 / pi), "factor": 0.044715}}, "constant"),
-        ({"weights": {"three": np.full((1, 1, 1, 1), 3.0)}, "y": "[1, B, S, 8]"}, None),
+        ({"weights": {"cubic": np.full(8, 0.044715)}}, "scalar"),
+        ({"weights": {"three": np.full((1, 1, 1, 1), 3.0)}, "y": "[1, B, S, 8]"}, "scalar"),
     ],
 )
 @pytest.mark.parametrize("opset", [17, 20])
@@ -326,7 +326,7 @@ def test_near_misses_by_tanh(
 
 def test_a_widened_dimension_of_unknown_size(refuses: Callable[..., None]) -> None:
     """x may have one column; eight times ½ then makes eight of it."""
-    refuses(by_erf(x="[B, N]", y="[B, 8]", weights={"half": np.full(8, 0.5)}), EXACT, None)
+    refuses(by_erf(x="[B, N]", y="[B, 8]", weights={"half": np.full(8, 0.5)}), EXACT, "scalar")
 
 
 @pytest.mark.parametrize(("build", "name"), [(by_erf, EXACT), (by_tanh, TANH)])

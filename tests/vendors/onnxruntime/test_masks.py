@@ -222,7 +222,7 @@ def test_biases_of_other_forms(host: Host, run: Any, changes: Any) -> None:
         ({"far": 1e30}, "mask"),
         ({"masked": "m = Add (t4, free)"}, "mask"),
         ({"masked": "m = Where (b, t4, far)", "far": -1e4}, "mask"),
-        ({"apart": "rows, two, one, rows", "bias": "positions"}, "scores"),
+        ({"apart": "rows, two, one, rows", "bias": "positions"}, "probabilities"),
     ],
     ids=[
         "-1e9, whose neighbours are 64 apart",

@@ -1,18 +1,15 @@
-"""Options and conditions that the fusions of this directory share."""
+"""Conditions and sub-patterns that the fusions of this directory share."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-import onnx.version_converter
-
-from gehost import DataType, PassOption, es
+from gehost import DataType, EsTensor, MatchResult, PassOption, Value, es, shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from gehost import EsTensor, Value
-    from gehost_semantic import Extent, NormCall
+    from gehost_semantic import Extent
 
 FUNCTIONS = PassOption(
     "functions", bool, default=True, help="write a function where the opset has no such operator"
@@ -25,7 +22,63 @@ NO_EMPTY_INPUTS = PassOption(
     "batch, lengths and images have sizes of at least 1",
     assumption=True,
 )
-SHARED = "shared: a tensor inside is read by others, too"
+TOLERANCES = {
+    DataType.DOUBLE: 1e-14,
+    DataType.FLOAT: 1e-6,
+    DataType.FLOAT16: 1e-3,
+    DataType.BFLOAT16: 8e-3,
+}
+"""How far a constant may be off, relatively: the rounding of its dtype; for float32 seven
+digits, as people write them.
+"""
+
+
+def square_of(x: EsTensor) -> EsTensor:
+    """x², as Pow or as Mul."""
+    return es.Alternatives(es.Pow(x, 2.0), es.Mul(x, x))
+
+
+def quotient_of(x: EsTensor, root: EsTensor) -> EsTensor:
+    """``x / root``, as Div, or as Mul with Reciprocal or 1/root."""
+    return es.Alternatives(
+        es.Div(x, root),
+        es.Commutative(es.Mul(x, es.Reciprocal(root))),
+        es.Commutative(es.Mul(x, es.Div(1.0, root))),
+    )
+
+
+def mean_of_last_axis(x: EsTensor) -> EsTensor:
+    """``ReduceMean`` over the last axis that keeps it.
+
+    The opset may have the axes as attribute or as input.
+    """
+    return es.constrain(es.ReduceMean(x), axes=[-1], keepdims=1)
+
+
+def number(constant: Value, x: Value) -> float | None:
+    """The one number that a constant holds.
+
+    Returns None when it holds several, or has a higher rank than ``x`` and so widens it.
+    """
+    array = constant.array
+    if (
+        array is None
+        or array.size != 1
+        or (array.ndim > 0 and (x.rank is None or array.ndim > x.rank))
+    ):
+        return None
+    return float(array.reshape(-1)[0])
+
+
+def is_near(constant: Value, expected: float, x: Value) -> bool:
+    """Whether a constant is ``expected`` to the precision of its dtype."""
+    value = number(constant, x)
+    tolerance = TOLERANCES.get(constant.dtype or DataType.UNDEFINED)
+    return (
+        value is not None
+        and tolerance is not None
+        and abs(value - expected) <= tolerance * expected
+    )
 
 
 def function_problem(op: str, options: Mapping[str, Any], *, is_standard: bool) -> str:
@@ -41,54 +94,76 @@ def empty_problem(sizes: Mapping[str, Extent], options: Mapping[str, Any]) -> st
     return ""
 
 
-def also_at(opset: int, models: Iterable[onnx.ModelProto]) -> Iterator[onnx.ModelProto]:
-    """Yield each model as it is and at a later opset, for ``gehost check-pass``."""
-    for model in models:
-        yield model
-        yield onnx.version_converter.convert_version(model, opset)
+def dtype_problem(x: Value) -> str:
+    """Only floating point.
 
-
-def cast(x: EsTensor, source: DataType | None, to: DataType | None) -> EsTensor:
-    """Return a tensor of one type in another."""
-    return x if source == to or to is None else es.Cast(x, to=to)
-
-
-def is_as_precise(dtype: DataType | None, other: DataType | None) -> bool:
-    """Whether a type is another one, or has more digits."""
-    if dtype is None or other is None:
-        return False
-    return dtype == other or dtype.numpy.itemsize > other.numpy.itemsize
-
-
-def dtype_of(norm: NormCall) -> DataType | None:
-    """Return the type of a normalization's scale, which an operator of ONNX has as a whole."""
-    scale = norm.description.scale
-    return None if scale is None else scale.dtype
-
-
-def norm_problem(norm: NormCall) -> str:
-    """Return why an operator of ONNX does not compute a normalization by parts, or "".
-
-    ONNX Runtime's kernels refuse a last axis of size 0, and before 1.24.1 of size 1.
+    Elsewhere division and roots mean something else, and the fused operators do not exist.
     """
-    own, dtype = norm.description, dtype_of(norm)
-    if own.scale is None:
-        return "scale: no vector over the last axis is multiplied"
-    if not is_as_precise(dtype, own.x.dtype) or (own.bias is not None and own.bias.dtype != dtype):
-        return f"dtype: {_name(own.x)}, scale {_name(own.scale)}, bias {_name(own.bias)}"
-    if norm.size is None or norm.size < 2:
-        return f'scale: the last axis of "{own.x.name}" is not known to be longer than 1'
+    if x.dtype is None or not x.dtype.is_float:
+        return (
+            f'dtype: "{x.name}" is {x.dtype.name.lower() if x.dtype else "unknown"}, wanted '
+            "floating point"
+        )
     return ""
 
 
-def normalized(op: str, norm: NormCall, **attributes: Any) -> EsTensor:
-    """Return a normalization by an operator of ONNX, between casts to and from its type."""
-    own, dtype = norm.description, dtype_of(norm)
-    bias = () if norm.bias is None else (norm.bias,)
-    x = cast(norm.x, own.x.dtype, dtype)
-    result = es.op(op)(x, norm.scale, *bias, axis=-1, epsilon=norm.epsilon, **attributes)
-    return cast(result, dtype, own.result.dtype)
+def widening_problem(match: MatchResult, x: Value) -> str:
+    """A literal must not widen ``x``.
+
+    It matches any tensor that holds its number throughout; one of several elements or more axes
+    would widen ``x``.
+    """
+    for node in match.GetMatchedNodes():
+        if node.op == "ReduceMean":
+            continue  # its constant is the list of axes
+        for value in node.inputs:
+            if (
+                value is not None
+                and value.is_constant
+                and value not in match.inputs
+                and number(value, x) is None
+            ):
+                return f'scalar: constant "{value.name}" {_text(value.shape)} may widen "{x.name}"'
+    return ""
 
 
-def _name(value: Value | None) -> str:
-    return str(value.dtype) if value is not None and value.dtype is not None else "none"
+def epsilon_problem(epsilon: Value, x: Value) -> str:
+    """Epsilon must be one positive number: it becomes an attribute."""
+    value = number(epsilon, x)
+    if value is None:
+        return f'epsilon: "{epsilon.name}" {_text(epsilon.shape)} is not one number'
+    return "" if isfinite(value) and value > 0 else f"epsilon: {value} is not positive"
+
+
+def vector_problem(what: str, vector: Value, x: Value) -> str:
+    """A scale or bias must be [D].
+
+    D is proven to be the last dimension of ``x``: a longer one would widen the result. ONNX
+    Runtime's kernels refuse D = 0, and before 1.24.1 D = 1.
+    """
+    result, expected = vector.shape, x.shape
+    if (
+        result is not None
+        and expected
+        and len(result) == 1
+        and shapes.same_dim(result[0], expected[-1])
+    ):
+        size = expected[-1]
+        if isinstance(size, int) and size > 1:
+            return ""
+        return (
+            f'{what}: the last axis of "{x.name}" {_text(expected)} is not known '
+            "to be longer than 1"
+        )
+    return (
+        f'{what}: "{vector.name}" {_text(result)} is not known to be as long as the last axis '
+        f'of "{x.name}" {_text(expected)}'
+    )
+
+
+def _text(shape: tuple[int | str | None, ...] | None) -> str:
+    return (
+        "of unknown rank"
+        if shape is None
+        else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+    )

@@ -7,26 +7,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from math import isclose, pi, sqrt
+from math import pi, sqrt
 from typing import TYPE_CHECKING
 
-from gehost import REG_FUSION_PASS, CustomPassStage, DataType, EsTensor, es, ops
-from gehost_semantic import ActivationFusionPass
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+    ops,
+)
 
-from ._conditions import FUNCTIONS, SHARED, also_at, cast, function_problem
+from ._conditions import FUNCTIONS, dtype_problem, function_problem, is_near, widening_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx
-
-    from gehost import Refusal
-    from gehost_semantic import ActivationCall
+    from gehost import EsGraph, EsTensor, MatchResult, Refusal, Value
 
 STANDARD_SINCE = 20
 CUBIC = 0.044715
 TANH_FACTOR = sqrt(2.0 / pi)
+
+_Halved = Callable[["EsTensor", "EsTensor"], "EsTensor"]
+
+HALVED_PRODUCTS: tuple[_Halved, ...] = (
+    lambda x, e: es.Commutative(es.Mul(es.Commutative(es.Mul(x, e)), 0.5)),
+    lambda x, e: es.Commutative(es.Mul(es.Commutative(es.Mul(x, 0.5)), e)),
+    lambda x, e: es.Commutative(es.Mul(x, es.Commutative(es.Mul(e, 0.5)))),
+)
+"""½ · x · e, however it is bracketed."""
 
 
 @ops.register("gehost::Gelu")
@@ -40,73 +53,50 @@ def gelu(x: EsTensor, *, approximate: str = "none") -> EsTensor:
     return x * 0.5 * (es.Erf(x / sqrt(2.0)) + 1.0)
 
 
-class _GeluPass(ActivationFusionPass):
-    """Gelu of one kind, in the type in which the model computes."""
-
-    by_parts = True
-    approximate = "none"
-
-    def Instances(self) -> Iterator[onnx.ModelProto]:
-        """Yield models without and with the operator of ONNX."""
-        return also_at(STANDARD_SINCE, super().Instances())
-
-    def MeetRequirements(self, activation: ActivationCall) -> bool | Refusal:
-        problem = function_problem("Gelu", self.options, is_standard=self._is_standard(activation))
-        return activation.reject(problem) if problem else True
-
-    def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
-        if activation.shared:
-            return activation.reject(SHARED)
-        own, is_standard = activation.description, self._is_standard(activation)
-        if own.constant is not None:
-            self.context.replaces_constant(*own.constant)
-        if self.approximate == "tanh" and is_standard:
-            self._note(activation, CUBIC, TANH_FACTOR)
-        x = cast(activation.x, own.x.dtype, own.compute)
-        op = "Gelu" if is_standard else "gehost::Gelu"
-        return cast(es.op(op)(x, approximate=self.approximate), own.compute, own.result.dtype)
-
-    def _is_standard(self, activation: ActivationCall) -> bool:
-        """Whether the operator of ONNX takes its place, which computes with exact constants."""
-        is_narrow = activation.description.compute is not DataType.DOUBLE
-        return activation.opset >= STANDARD_SINCE and (is_narrow or self.approximate == "none")
-
-    def _note(self, activation: ActivationCall, *exact: float) -> None:
-        """Note the numbers that take the place of rounded ones."""
-        assert activation.region is not None
-        constants = [value for value in activation.region.inputs if value and value.is_constant]
-        for value, number in product(constants, exact):
-            array = value.array
-            if (
-                array is not None
-                and array.size == 1
-                and isclose(float(array.flat[0]), number, rel_tol=0.01)
-            ):
-                self.context.replaces_constant(value, number)
-
-
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
-class GeluFusionPass(_GeluPass):
+class GeluFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + erf(x / √2))``.
 
-    Forms: what ``gehost_semantic`` describes.
+    Forms: the division as Div by √2 or as Mul by 1/√2; the outer product bracketed in each way;
+    operands in any order.
     Becomes: Gelu from opset 20 on, below it ``gehost::Gelu`` with a body.
     Keeps: any dtype and shape.
     Refuses:
-        what the recogniser refuses, by its step, as ``constant``: not √2 (1/√2) or ½ to the
-            precision of its dtype; ``functions``: below opset 20 if the option is off; ``shared``:
-            an inner tensor has other readers.
+        no match: 1 and ½ of another value; Erf of another tensor than the one that is
+            multiplied; an inner tensor that is a graph output, has other readers or is captured by
+            a nested body; ``dtype``: not floating point, or unknown; ``constant``: not √2 (1/√2) to
+            the precision of its dtype; ``scalar``: a constant of several elements or of a higher
+            rank than x; ``functions``: below opset 20 if the option is off.
     Source: ONNX Gelu-20.
     """
 
-    kind = "gelu"
+    def Patterns(self) -> list[Pattern]:
+        return [_exact(*form) for form in product((es.Div, es.Mul), HALVED_PRODUCTS)]
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
+        (x,) = match.inputs
+        scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
+        expected = sqrt(2.0) if scaled.node.op == "Div" else sqrt(0.5)
+        problem = (
+            dtype_problem(x)
+            or widening_problem(match, x)
+            or _constant_problem(constant.value, expected, x)
+            or function_problem("Gelu", self.options, is_standard=_is_standard(match, "none"))
+        )
+        return match.reject(problem) if problem else True
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        scaled, constant = (match.GetCapturedTensor(index) for index in (0, 1))
+        match.replaces_constant(constant.value, sqrt(2.0 if scaled.node.op == "Div" else 0.5))
+        return _gelu(match, "none")
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
-class GeluTanhFusionPass(_GeluPass):
+class GeluTanhFusionPass(PatternFusionPass):
     """Fuse ``½ · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))``.
 
-    Forms: what ``gehost_semantic`` describes.
+    Forms: the cube as Pow or as two Mul; the outer product bracketed in each way; operands in any
+    order.
     Becomes: Gelu(approximate="tanh") from opset 20 on, below it ``gehost::Gelu`` with a body; that
         one for float64 at every opset, as the standard operator's constants are float32.
     Keeps: any dtype and shape.
@@ -115,5 +105,68 @@ class GeluTanhFusionPass(_GeluPass):
     Source: ONNX Gelu-20.
     """
 
-    kind = "gelu tanh"
-    approximate = "tanh"
+    def Patterns(self) -> list[Pattern]:
+        return [_by_tanh(*form) for form in product((True, False), HALVED_PRODUCTS)]
+
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
+        (x,) = match.inputs
+        cubic, factor = (match.GetCapturedTensor(index).value for index in (0, 1))
+        problem = (
+            dtype_problem(x)
+            or widening_problem(match, x)
+            or _constant_problem(cubic, CUBIC, x)
+            or _constant_problem(factor, TANH_FACTOR, x)
+            or function_problem("Gelu", self.options, is_standard=_is_standard(match, "tanh"))
+        )
+        return match.reject(problem) if problem else True
+
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        if _is_standard(match, "tanh"):  # the body rounds them as the model does
+            for index, exact in enumerate((CUBIC, TANH_FACTOR)):
+                match.replaces_constant(match.GetCapturedTensor(index).value, exact)
+        return _gelu(match, "tanh")
+
+
+def _exact(scale: Callable[..., EsTensor], halved: _Halved) -> Pattern:
+    builder = EsGraphBuilder("gelu")
+    x = builder.CreateInput(0)
+    constant = builder.CreateScalar(sqrt(2.0))
+    scaled = scale(x, constant)
+    if scale is es.Mul:
+        es.Commutative(scaled)
+    e = es.Commutative(es.Add(es.Erf(scaled), 1.0))
+    return (
+        Pattern(builder.BuildAndReset([halved(x, e)])).CaptureTensor(scaled).CaptureTensor(constant)
+    )
+
+
+def _by_tanh(with_pow: bool, halved: _Halved) -> Pattern:
+    builder = EsGraphBuilder("gelu_tanh")
+    x = builder.CreateInput(0)
+    cubic, factor = builder.CreateScalar(CUBIC), builder.CreateScalar(TANH_FACTOR)
+    cube = es.Pow(x, 3.0) if with_pow else es.Commutative(es.Mul(es.Mul(x, x), x))
+    inner = es.Commutative(es.Add(x, es.Commutative(es.Mul(cube, cubic))))
+    e = es.Commutative(es.Add(es.Tanh(es.Commutative(es.Mul(inner, factor))), 1.0))
+    return Pattern(builder.BuildAndReset([halved(x, e)])).CaptureTensor(cubic).CaptureTensor(factor)
+
+
+def _constant_problem(constant: Value, expected: float, x: Value) -> str:
+    return (
+        ""
+        if is_near(constant, expected, x)
+        else f'constant: "{constant.name}" is not {expected:.7g}'
+    )
+
+
+def _is_standard(match: MatchResult, approximate: str) -> bool:
+    """Whether the operator of ONNX takes its place, which computes with exact constants."""
+    return (match.graph.model.opset() or 0) >= STANDARD_SINCE and (
+        approximate == "none" or match.inputs[0].dtype is not DataType.DOUBLE
+    )
+
+
+def _gelu(match: MatchResult, approximate: str) -> EsGraph:
+    builder = EsGraphBuilder("gelu")
+    x = builder.CreateInput(0)
+    op = "Gelu" if _is_standard(match, approximate) else "gehost::Gelu"
+    return builder.BuildAndReset([es.op(op)(x, approximate=approximate)])

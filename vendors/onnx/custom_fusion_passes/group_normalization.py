@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es
 from gehost_semantic import NormFusionPass
 
-from ._conditions import NO_EMPTY_INPUTS, empty_problem
+from ._conditions import NO_EMPTY_INPUTS, dtype_problem, empty_problem
 
 if TYPE_CHECKING:
     from gehost import EsTensor, Refusal
@@ -42,9 +42,9 @@ class GroupNormalizationPass(NormFusionPass):
     def MeetRequirements(self, norm: NormCall) -> bool | Refusal:
         own = norm.description
         vectors = [value for value in (own.scale, own.bias, own.result) if value is not None]
-        problem = ""
+        problem = dtype_problem(own.x)
         if norm.compute is DataType.DOUBLE or any(value.dtype != norm.dtype for value in vectors):
-            problem = "dtype: float64, or not all of one"
+            problem = problem or "dtype: float64, or not all of one"
         if own.node.op == "GroupNormalization":
             problem = "form: it is the operator"
         sizes = {f"axis {axis}": size for axis, size in enumerate(own.shape)}

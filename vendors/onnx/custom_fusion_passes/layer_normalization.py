@@ -9,22 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gehost import REG_FUSION_PASS, CustomPassStage, DataType, EsTensor, es, ops
-from gehost_semantic import NormFusionPass
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    DataType,
+    EsGraphBuilder,
+    Pattern,
+    PatternFusionPass,
+    es,
+    ops,
+)
 
 from ._conditions import (
     FUNCTIONS,
-    SHARED,
-    dtype_of,
+    dtype_problem,
+    epsilon_problem,
     function_problem,
-    is_as_precise,
-    norm_problem,
-    normalized,
+    mean_of_last_axis,
+    quotient_of,
+    square_of,
+    vector_problem,
+    widening_problem,
 )
 
 if TYPE_CHECKING:
-    from gehost import Refusal
-    from gehost_semantic import NormCall
+    from gehost import EsGraph, EsTensor, MatchResult, Refusal
 
 STANDARD_SINCE = 17
 
@@ -50,47 +59,67 @@ def layer_normalization(
 
 
 @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape, options=[FUNCTIONS])
-class LayerNormalizationFusionPass(NormFusionPass):
+class LayerNormalizationFusionPass(PatternFusionPass):
     """Fuse ``(x - mean(x)) / sqrt(mean((x - mean(x))²) + ε) * scale + bias``.
 
-    Forms: what ``gehost_semantic`` describes, with and without bias, also where only the addition
+    Forms: the square as Pow or as Mul; the quotient as Div, or as Mul with Reciprocal or 1/√;
+        operands of Mul and Add in any order; without bias as well, also where only the addition
         of the bias cannot be taken.
     Shapes: x [..., D], scale [D], bias [D].
     Becomes: LayerNormalization from opset 17 on, below it ``gehost::LayerNormalization`` with a
         body; that one for float64 at every opset, as the standard operator computes its first
         stage in float32.
     Keeps: dtype and shape. In float16 and bfloat16 the standard operator computes in float32: not
-        equal bit by bit, but closer.
+    equal bit by bit, but closer.
     Refuses:
-        what the recogniser refuses, by its step; ``scale``: none
-            [D], or D not known to be above 1; ``dtype``: scale and bias of two types, or the model
-            normalizes in a wider one; ``functions``: a function, if the option is off; ``shared``:
-            an inner tensor has other readers.
+        no match: means over another axis than the last, or without keepdims; a mean of another
+            tensor; an exponent other than 2; an inner tensor that is a graph output, has other
+            readers or is captured by a nested body; ``dtype``: not floating point, or unknown;
+            ``epsilon``: not one constant number above 0; ``scalar``: a constant of several elements
+            or of a higher rank than x; ``scale``, ``bias``: not [D], or D not known to be the last
+            dimension of x and above 1; ``functions``: a function, if the option is off.
     Source: ONNX LayerNormalization-17.
     """
 
-    kind = "layer"
-    by_parts = True
-    takes = frozenset({"bias"})
+    def Patterns(self) -> list[Pattern]:
+        return [_pattern(with_bias=True), _pattern(with_bias=False)]
 
-    def MeetRequirements(self, norm: NormCall) -> bool | Refusal:
-        is_standard = _is_standard(norm)
-        problem = norm_problem(norm)
-        inside = DataType.FLOAT if is_standard else dtype_of(norm)
-        if not (is_as_precise(inside, norm.compute) or is_as_precise(dtype_of(norm), norm.compute)):
-            problem = problem or f"dtype: the model normalizes in {norm.compute}"
-        problem = problem or function_problem(
-            "LayerNormalization", self.options, is_standard=is_standard
+    def MeetRequirements(self, match: MatchResult) -> bool | Refusal:
+        x, scale, *bias = match.inputs
+        problem = (
+            dtype_problem(x)
+            or epsilon_problem(match.GetCapturedTensor(0).value, x)
+            or widening_problem(match, x)
+            or vector_problem("scale", scale, x)
+            or next(filter(None, (vector_problem("bias", vector, x) for vector in bias)), "")
+            or function_problem("LayerNormalization", self.options, is_standard=_is_standard(match))
         )
-        return norm.reject(problem) if problem else True
+        return match.reject(problem) if problem else True
 
-    def Replacement(self, norm: NormCall) -> EsTensor | Refusal:
-        if norm.shared:
-            return norm.reject(SHARED)
-        domain = "" if _is_standard(norm) else "gehost::"
-        return normalized(f"{domain}LayerNormalization", norm)
+    def Replacement(self, match: MatchResult) -> EsGraph:
+        builder = EsGraphBuilder("layer_normalization")
+        inputs = builder.CreateInputs(len(match.inputs))
+        normalize = es.op(
+            "LayerNormalization" if _is_standard(match) else "gehost::LayerNormalization"
+        )
+        epsilon = float(match.GetCapturedTensor(0).value.numpy().reshape(-1)[0])
+        return builder.BuildAndReset([normalize(*inputs, axis=-1, epsilon=epsilon)])
 
 
-def _is_standard(norm: NormCall) -> bool:
+def _is_standard(match: MatchResult) -> bool:
     """Whether the operator of ONNX takes its place."""
-    return norm.opset >= STANDARD_SINCE and dtype_of(norm) is not DataType.DOUBLE
+    opset = match.graph.model.opset() or 0
+    return opset >= STANDARD_SINCE and match.inputs[0].dtype is not DataType.DOUBLE
+
+
+def _pattern(*, with_bias: bool) -> Pattern:
+    builder = EsGraphBuilder("layer_normalization")
+    x, scale = builder.CreateInputs(2)
+    epsilon = builder.CreateScalar(1e-5)
+    difference = es.Sub(x, mean_of_last_axis(x))
+    variance = mean_of_last_axis(square_of(difference))
+    root = es.Sqrt(es.Commutative(es.Add(variance, epsilon)))
+    result = es.Commutative(es.Mul(quotient_of(difference, root), scale))
+    if with_bias:
+        result = es.Commutative(es.Add(result, builder.CreateInput(2)))
+    return Pattern(builder.BuildAndReset([result])).CaptureTensor(epsilon)

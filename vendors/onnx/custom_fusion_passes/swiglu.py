@@ -13,8 +13,6 @@ import onnx.parser
 from gehost import REG_FUSION_PASS, CustomPassStage, es
 from gehost_semantic import ActivationFusionPass
 
-from ._conditions import SHARED
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -50,7 +48,7 @@ class SwiGLUFusionPass(ActivationFusionPass):
 
     def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
         if activation.shared:
-            return activation.reject(SHARED)
+            return activation.reject("shared: a tensor inside is read by others, too")
         return es.SwiGLU(activation.x, activation.gate, alpha=activation.alpha)
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
