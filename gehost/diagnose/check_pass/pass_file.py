@@ -75,7 +75,9 @@ def read_pass_file(
     if not specs and not suspects:
         skipped = next((line for line in host.skipped if line.startswith(f"{path}: ")), None)
         message = skipped or f"{file}: {REGISTERS_NOTHING}"
-        place = f"; it must be below {os.fspath(vendors[0])}" if vendors and not skipped else ""
+        place = ""
+        if vendors and not skipped:
+            place = f"; it must be below {os.fspath(vendors[0])}, or in ASCEND_GE_PY_PASS_PATH"
         raise UsageError(f"{message}{place}")
     names = [class_.name for class_ in (*specs, *suspects)]
     if name is not None and name not in names:

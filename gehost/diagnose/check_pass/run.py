@@ -158,8 +158,8 @@ class _Check:
             if offered:
                 return result
             result.notes.append(
-                "it has no pattern (it defines Run): instances cannot be built, check it "
-                "with models"
+                "it has no pattern (it walks the graph itself): instances cannot be built, check "
+                "it with models"
             )
             return result
         self._check_patterns(opsets)

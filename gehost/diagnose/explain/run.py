@@ -243,8 +243,8 @@ class _Watch:
         if not isinstance(instance, DecomposePass) or not spec.trusted:
             if not (isinstance(instance, FusionBasePass) and instance.names_refusals):
                 self._notes.append(
-                    "it defines Run: its rewrites and refusals are listed, nodes that it skipped "
-                    "without a reason are not"
+                    "it walks the graph itself: its rewrites and refusals are listed, nodes that "
+                    "it skipped without a reason are not"
                 )
             if self._targets and not self.account.findings():
                 self._notes.append("no rewrite and no refusal of the pass is about this node")

@@ -181,6 +181,13 @@ class PatternAdapter(gehost.PatternFusionPass):
             builder = GraphBuilder(f"{type(owner).__name__}_{name}_pattern")
         inputs = PassInputs(builder)
         outputs = _tensors(method(inputs), method)
+        for tensor in outputs:
+            if not isinstance(tensor.tensor.producer, es.EsNode):
+                raise PatternError(
+                    f"it returns {tensor.name}, which no operator of the pattern makes; "
+                    "return results alone (inputs are captured anyway, before them)",
+                    where=where,
+                )
         with es.written_at(where):
             pattern = Pattern(builder.build_and_reset(outputs))
         for index in sorted(inputs.made):

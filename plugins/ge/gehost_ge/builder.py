@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gehost import EsGraphBuilder, EsTensor, es
+from gehost_ge.attributes import shown
 from gehost_ge.building import in_pattern
 from gehost_ge.drafts import Draft, DraftNode, DraftTensor
 from gehost_ge.errors import GeError, checked, items_of, origin
@@ -281,6 +282,7 @@ class GraphBuilder:
             return self.own(value)
         if not in_pattern() or isinstance(value, str):
             return value  # the host gives a number of a replacement its partner's type
+        _check_numbers(value)
         return self.built.CreateConst(value)
 
     def _constant(
@@ -288,6 +290,7 @@ class GraphBuilder:
     ) -> TensorHolder:
         self.check_open()
         dtype = to_onnx(data_type)
+        _check_numbers(value)
         with es.written_at(origin()):
             return self.holder(self.built.CreateConst(np.asarray(value), dtype, shape))
 
@@ -296,6 +299,15 @@ class GraphBuilder:
         if not isinstance(producer, es.EsNode):
             raise GeError(f"{tensor!r} has no operator with attributes")
         Node(DraftNode(producer, self.draft)).set_attr(name, value)
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse numbers that no constant of a model equals."""
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"GE's Python interface has no complex constants, got {shown(value)}")
+    if in_pattern() and array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError(f"no constant equals NaN, got {shown(value)} in a pattern")
 
 
 def _no_attributes(name: str, value: Any, tensor: TensorHolder | None = None) -> NoReturn:

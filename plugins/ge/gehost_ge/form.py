@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from gehost import EsTensor, Node, es
 from gehost_ge.attributes import REQUIRED, Attribute, array_of, fixed, whole_numbers
 from gehost_ge.building import in_pattern
@@ -247,7 +249,15 @@ def axes_of(value: Any) -> EsTensor | list[int]:
     return value if is_computed else whole_numbers(value)
 
 
-def swapped(tensor: EsTensor) -> EsTensor:
-    """Return a matrix with its axes exchanged; a pattern matches this permutation alone."""
+def swapped(tensor: Any) -> Any:
+    """Return a matrix with its axes exchanged; a pattern matches this permutation alone.
+
+    Numbers of a replacement stay numbers, which get their partner's type.
+    """
+    if not isinstance(tensor, EsTensor):
+        matrix = np.asarray(tensor)
+        if matrix.ndim != 2:
+            raise ValueError(f"a matrix is transposed, got numbers of rank {matrix.ndim}")
+        return matrix.T if isinstance(tensor, np.ndarray) else matrix.T.tolist()
     result = es.Transpose(tensor, perm=[1, 0])
     return es.constrain(result, perm=[1, 0]) if in_pattern() else result

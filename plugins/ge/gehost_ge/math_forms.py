@@ -81,8 +81,14 @@ def _matmul(
     """`MatMul`, with `Transpose` and `Add` where they are asked for."""
     left = swapped(x1) if transpose_x1 else x1
     right = swapped(x2) if transpose_x2 else x2
-    product = es.MatMul(left, right)
+    product = _product(left, right)
     return product if bias is None else product + bias
+
+
+def _product(left: Any, right: Any) -> EsTensor:
+    if not isinstance(left, EsTensor) and not isinstance(right, EsTensor):
+        raise TypeError("x1 and x2 are numbers, whose type is not known; use create_const_float")
+    return es.MatMul(left, right)
 
 
 operator(
@@ -117,7 +123,7 @@ def _batch_matmul_v2(
     """As `BatchMatMul`, and `Add`; no `offset_w`, `offset_x`."""
     check_only("BatchMatMulV2", offset_w=(offset_w, None), offset_x=(offset_x, 0))
     check_only("BatchMatMulV2", adj_x1=(bool(adj_x1), False), adj_x2=(bool(adj_x2), False))
-    product = es.MatMul(x1, x2)
+    product = _product(x1, x2)
     return product if bias is None else product + bias
 
 

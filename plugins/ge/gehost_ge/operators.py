@@ -211,7 +211,7 @@ class OnnxForm(Form):
     _inputs: frozenset[str]
 
     def is_input(self, parameter: inspect.Parameter) -> bool:
-        return parameter.name in self._inputs
+        return parameter.kind is parameter.VAR_POSITIONAL or parameter.name in self._inputs
 
 
 def _onnx_form(function: es.OpFunction) -> Callable[..., Any]:

@@ -139,6 +139,74 @@ class P(FusionBasePass):
         compile_with(source, model(RELUS))
 
 
+INFER = """
+def outcome(call, shapes, count):
+    builder = GraphBuilder("q")
+    graph = builder.build_and_reset([call(*builder.create_inputs(count))])
+    try:
+        GeUtils.infer_shape(graph, [Shape(shape) for shape in shapes])
+    except GeError as error:
+        return str(error).partition(":")[0]
+    return graph.get_direct_nodes()[-1].get_output_desc(0).shape.get_dims()
+
+def check():
+    join = lambda *x: Concat(0, list(x))
+    for call, shapes, expected in [
+        (MatMul, [[2, 3], [2, 3]], "MatMul"),
+        (MatMul, [[2, 3], [3, 5]], [2, 5]),
+        (MatMul, [[2, 3], [-1, 5]], [2, 5]),
+        (Add, [[2, 3], [4, 5]], "Add"),
+        (Add, [[2, -1], [4, 5]], "Add"),
+        (Add, [[2, 3], [-2]], [-2]),
+        (join, [[2, 3], [2, 4]], "Concat"),
+        (join, [[2, 3], [2, -1]], [4, 3]),
+        (Relu, [[7, 8]], [7, 8]),
+        (Relu, [[2]], [2]),
+        (lambda x: Split(0, x, 2)[0], [[4]], [2]),
+    ]:
+        actual = outcome(call, shapes, len(shapes))
+        assert actual == expected, (shapes, actual)
+"""
+IN_METHODS = {
+    "replacement": """
+    @pattern
+    def double(self, inputs):
+        return Relu(Relu(inputs[0]))
+    def replacement(self, match_result):
+        check()
+        builder = GraphBuilder("one")
+        return builder.build_and_reset([Relu(builder.create_input(0))])
+""",
+    "requirements": """
+    @pattern
+    def double(self, inputs):
+        return Relu(Relu(inputs[0]))
+    def meet_requirements(self, match_result):
+        check()
+        return True
+    def replacement(self, inputs):
+        return Relu(inputs[0])
+""",
+    "run": """
+    def run(self, graph, context):
+        check()
+        assert outcome(Relu, [[-1, 8]], 1) == [-1, 8]
+""",
+}
+
+
+@pytest.mark.parametrize("size", ["2", "n"])
+@pytest.mark.parametrize("stage", ["BEFORE_INFER_SHAPE", "AFTER_INFER_SHAPE"])
+@pytest.mark.parametrize("method", IN_METHODS)
+def test_inference_refuses_shapes_that_an_operator_does_not_take(
+    method: str, stage: str, size: str, compile_with: Any
+) -> None:
+    base = "FusionBasePass" if method == "run" else "PatternFusionPass"
+    mark = f'@register_fusion_pass(name="P", stage=PassStage.{stage})\nclass P({base}):'
+    text = RELUS.replace("float[2]", f"float[{size}]")
+    compile_with(f"{INFER}\n{mark}{IN_METHODS[method]}", model(text))
+
+
 @pytest.mark.parametrize("stage", ["BEFORE_INFER_SHAPE", "AFTER_INFER_SHAPE"])
 def test_a_constant_has_its_type_before_inference(stage: str, compile_with: Any) -> None:
     source = f"""

@@ -163,7 +163,7 @@ MISTAKES = {
         "relu must return a tensor or a list of tensors, got None",
     ),
     "a pattern of no tensors": (traced("return []"), "relu must return a tensor"),
-    "a pattern without operator": (traced("return inputs[0]"), "pattern 'P_relu_pattern' has no"),
+    "a pattern without operator": (traced("return inputs[0]"), "relu: it returns input0, which"),
     "inputs without a count": (
         traced("a, b = inputs; return a + b"),
         "TypeError: inputs have no end; write inputs[:3] for the first three",
@@ -246,6 +246,34 @@ MISTAKES = {
             "return [create_pattern(graph), create_pattern(graph)]",
         ),
         'GeError: "a" is a pattern already',
+    ),
+    "a returned input": (
+        traced("y = Relu(Relu(inputs[0])); return inputs[0], y"),
+        "relu: it returns input0, which no operator of the pattern makes; return results alone",
+    ),
+    "a complex number": (traced("return Relu(inputs[0]) + 1j"), "no complex constants, got 1j"),
+    "complex numbers": (
+        traced("return Max(inputs[0], [[1j]])"),
+        "no complex constants, got [[1j]]",
+    ),
+    "not a number": (
+        traced("return Relu(inputs[0]) * float('nan')"),
+        "ValueError: no constant equals NaN, got nan in a pattern",
+    ),
+    "a constant that is none": (
+        listed(
+            "b = GraphBuilder('b'); c = b.create_const_float([1.0, float('nan')])",
+            "return [b.build_and_reset([b.create_input(0) + c])]",
+        ),
+        "ValueError: no constant equals NaN, got [1.0, nan] in a pattern",
+    ),
+    "a number as a matrix": (
+        replacing("return MatMul(inputs[0], 2.0, None, False, True)"),
+        "ValueError: a matrix is transposed, got numbers of rank 0",
+    ),
+    "a product of numbers": (
+        replacing("return MatMul([[1.0]], [[2.0]], inputs[0])"),
+        "TypeError: x1 and x2 are numbers, whose type is not known; use create_const_float",
     ),
     "shapes of no inputs": (
         replacing(

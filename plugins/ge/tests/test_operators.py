@@ -503,3 +503,79 @@ class P(PatternFusionPass):
 
 def test_the_page_has_each_operator() -> None:
     assert table() in PAGE.read_text(), "run python -m plugins.ge.tools.operators_table"
+
+
+M = np.array([[1, 2], [3, 5]])
+LITERALS: dict[str, tuple[int, Any]] = {
+    "MatMul(x, M, None, False, True)": (11, lambda x: x @ M.T),
+    "MatMul(M, x, None, True, False)": (13, lambda x: M.T @ x),
+    "MatMul(M, x, [1.0, 2.0], True, True)": (21, lambda x: M.T @ x.T + [1, 2]),
+    "MatMul(x, np.array(M, np.float32), None, True, True)": (17, lambda x: x.T @ M.T),
+    "MatMulV2(x, M, None, None, False, True)": (13, lambda x: x @ M.T),
+    "MatMulV2(M, x, [1.0, 2.0], None, True, False)": (11, lambda x: M.T @ x + [1, 2]),
+    "BatchMatMul(M, x)": (17, lambda x: M @ x),
+    "BatchMatMulV2(x, M, [1.0, 2.0])": (17, lambda x: x @ M + [1, 2]),
+    "SquaredDifference(M, x)": (17, lambda x: (M - x) ** 2),
+    "NotEqual(x, 1.0)": (17, lambda x: x != 1),
+    "AddN([x, M, 2.0])": (17, lambda x: x + M + 2),
+    "ConcatV2([x, M], 0)": (17, lambda x: np.concatenate([x, M])),
+    "Einsum([M, x], 'ij,jk->ik')": (17, lambda x: M @ x),
+    "Fill([2, 2], ReduceMax(x, [0, 1]))": (17, lambda x: np.full((2, 2), x.max())),
+    "PadV2(x, [[0, 1], [1, 0]], 2.0)": (
+        17,
+        lambda x: np.pad(x, [[0, 1], [1, 0]], constant_values=2),
+    ),
+    "PadV3(M, [[0, 1], [1, 0]], ReduceMax(x, [0, 1]))": (
+        17,
+        lambda x: np.pad(M, [[0, 1], [1, 0]], constant_values=x.max()),
+    ),
+    "BiasAdd(x, [1.0, 2.0])": (17, lambda x: x + [1, 2]),
+    "ClipByValue(x, 0.0, 1.5)": (17, lambda x: np.clip(x, 0, 1.5)),
+    "SelectV2(NotEqual(x, 1.0), x, M)": (17, lambda x: np.where(x != 1, x, M)),
+    "GEMM(x, M, [1.0, 2.0], 0.5, 2.0, False, True)": (17, lambda x: 0.5 * (x @ M.T) + [2, 4]),
+    "GEMM(M, x, [1.0, 2.0], 0.5, 2.0, True, False)": (17, lambda x: 0.5 * (M.T @ x) + [2, 4]),
+}
+"""Calls with numbers where GE takes tensors: an opset, and what they compute."""
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("opset", [11, 13, 17, 21])
+def test_numbers_stand_where_ge_takes_tensors(opset: int, half: bool, tmp_path: Path) -> None:
+    kind, name = ("float16", "DT_FLOAT16") if half else ("float", "DT_FLOAT")
+    text = f"g ({kind}[2, 2] x) => ({kind}[2, 2] y) {{ y = Neg(x) }}"
+    header = f'<ir_version: 10, opset_import: ["" : {opset}]>\n'
+    onnx.save(onnx.parser.parse_model(header + text), tmp_path / "m.onnx")
+    names = [call for call, (own, _) in LITERALS.items() if own == opset]
+    calls = [call.replace("float32", "float16") for call in names] if half else names
+    lines = "\n        ".join(f"results.append(Cast({call}, DataType.DT_FLOAT))" for call in calls)
+    (tmp_path / "numbers.py").write_text(
+        f"""
+import numpy as np
+from ge.es.all import *
+from ge.graph import DataType
+from ge.passes import *
+
+M = [[1.0, 2.0], [3.0, 5.0]]
+
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    @pattern
+    def neg(self, inputs):
+        return Neg(inputs[0])
+    def replacement(self, inputs):
+        x = inputs[0]
+        results = []
+        {lines}
+        total = ConcatV2([Reshape(result, [-1]) for result in results], 0)
+        return Mul(x, Cast(ReduceSum(total, [0]), DataType.{name}))
+"""
+    )
+    options = HostOptions(pass_paths=[tmp_path / "numbers.py"], cleanup=False)
+    Host(options).compile(tmp_path / "m.onnx", tmp_path / "out.onnx")
+    compiled = onnx.load(tmp_path / "out.onnx")
+    (total,) = [node for node in compiled.graph.node if node.op_type == "ReduceSum"][-1:]
+    compiled.graph.output.append(onnx.ValueInfoProto(name=total.input[0]))
+    x = np.array([[1, 2], [-1, 4]], np.float16 if half else np.float32)
+    values: Any = onnxruntime.InferenceSession(compiled.SerializeToString()).run(None, {"x": x})[1]
+    expected = [np.ravel(LITERALS[call][1](x.astype(np.float32))) for call in names]
+    assert values.tolist() == np.concatenate(expected).tolist()

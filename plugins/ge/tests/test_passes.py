@@ -473,3 +473,34 @@ class Halves(PatternFusionPass):
         a, b = Split <axis = 1> (x, sizes) e = Exp(a) y = Concat <axis = 1> (e, b) }}"""
     _, report = compile_with(source, model(text))
     assert replaced(report).get("Halves", 0) == count
+
+
+@pytest.mark.parametrize(("config", "count"), [("", 2), ("const_value", 1)])
+def test_a_number_among_any_number_of_inputs_is_any_constant(
+    config: str, count: int, compile_with: Any
+) -> None:
+    source = """
+@register_fusion_pass(name="P", stage=PassStage.AFTER_INFER_SHAPE)
+class P(PatternFusionPass):
+    def __init__(self):
+        builder = PatternMatcherConfigBuilder()
+        super().__init__(builder.CONFIGbuild())
+    @pattern
+    def largest(self, inputs):
+        return Exp(Max(inputs[0], 0.0))
+    def replacement(self, inputs, match_result):
+        maximum, exp = [n for n in match_result.get_matched_nodes() if n.type != "Const"]
+        constant, _ = maximum.get_in_data_nodes_and_port_indexes(1)
+        return Exp(Add(Relu(inputs[0] - constant.get_attr("value").data),
+                       constant.get_attr("value").data))
+"""
+    text = """
+g (float[2] x) => (float[2] y, float[2] z) <float zero = {0.0}, float two = {2.0}> {
+  a = Max(x, zero)
+  y = Exp(a)
+  b = Max(x, two)
+  z = Exp(b)
+}"""
+    enabled = f"enable_{config}_match()." if config else ""
+    report = compile_with(source.replace("CONFIG", enabled), model(text))[1]
+    assert replaced(report) == {"P": count}

@@ -63,6 +63,15 @@ def test_a_file_that_only_the_variable_names(check, vendors, monkeypatch, named)
     assert line.startswith(f"Double ({file}:3): ok: 2 instances")
 
 
+def test_a_file_outside_the_vendors_names_the_variable(check, vendors, tmp_path):
+    vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
+    file = tmp_path / "stray.py"
+    file.write_text("from gehost import *\n" + dedent(DOUBLE.format(name="Double", factor=2)))
+    code, lines, err = check(file, "--vendors", str(vendors.root))
+    assert (code, lines) == (2, [])
+    assert err.endswith(f"it must be below {vendors.root}, or in ASCEND_GE_PY_PASS_PATH\n")
+
+
 def test_a_directory_stands_for_the_files_below_it(check, vendors):
     vendors.write("acme/double.py", DOUBLE.format(name="Double", factor=2))
     vendors.write("acme/triple.py", DOUBLE.format(name="Triple", factor=3))
@@ -146,7 +155,7 @@ def test_a_pass_without_a_pattern_is_told_and_no_error(check, vendors):
     )
     code, (line, last), err = check(file)
     assert (code, err) == (0, "")
-    assert "not checked: it has no pattern (it defines Run)" in line
+    assert "not checked: it has no pattern (it walks the graph itself)" in line
     assert last == f"not checked: {line.split(' ')[0]}"
 
 

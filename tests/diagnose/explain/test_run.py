@@ -445,7 +445,7 @@ def test_operators_inside_functions_are_named(vendors: Any, passes: str, op: str
 def test_a_pass_that_walks_the_graph_itself_cannot_be_explained_and_says_so(vendors: Any) -> None:
     actual = told(vendors, REMOVER.replace("Early", "P"), f"{UNARY} {{ y = Abs(x) }}")
     assert actual.findings == []
-    assert actual.notes[0].startswith("it defines Run: its rewrites and refusals")
+    assert actual.notes[0].startswith("it walks the graph itself: its rewrites and refusals")
 
 
 OWN_RUN = """
