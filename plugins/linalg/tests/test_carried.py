@@ -119,3 +119,35 @@ def test_mlir_fuses_them_to_the_same(name: str) -> None:
     iree.verify(print_function(fused(read)))
     (theirs,) = iree.fused_functions(text)
     assert signatures(fused(read)) == signatures(theirs)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("i3", "2"), ("i128", "2"), ("f8E4M3FN", "2.000000e+00"), ("f80", "2.0")]
+)
+@pytest.mark.parametrize("is_generic", [True, False])
+def test_constants_of_a_payload_whose_type_has_no_numbers_here(
+    dtype: str, value: str, is_generic: bool
+) -> None:
+    constant = (
+        f'"arith.constant"() <{{value = {value} : {dtype}}}> : () -> {dtype}'
+        if is_generic
+        else f"arith.constant {value} : {dtype}"
+    )
+    multiply = "arith.mulf" if dtype.startswith("f") else "arith.muli"
+    tensor = f"tensor<4x{dtype}>"
+    text = f"""#map = affine_map<(d0) -> (d0)>
+    func.func @f(%a: {tensor}) -> {tensor} {{
+      %0 = tensor.empty() : {tensor}
+      %1 = linalg.generic {{indexing_maps = [#map, #map], iterator_types = ["parallel"]}}
+        ins(%a : {tensor}) outs(%0 : {tensor}) {{
+      ^bb0(%in: {dtype}, %out: {dtype}):
+        %c = {constant}
+        %m = {multiply} %in, %c : {dtype}
+        linalg.yield %m : {dtype}
+      }} -> {tensor}
+      return %1 : {tensor}
+    }}"""
+    (read,) = parse(text)
+    again = print_function(read)
+    assert constant in again
+    assert print_function(parse(again)[0]) == again

@@ -21,6 +21,7 @@ from gehost_linalg.mlir.literals import has_elements, read_constant
 from gehost_linalg.mlir.opaque import check_known, end_of_statement, result_types, template_of
 from gehost_linalg.mlir.reader import Reader
 from gehost_linalg.mlir.scalars import Scalar, element_of, read_scalar, scalar_of_parts
+from gehost_linalg.mlir.types import TypeReader
 from gehost_linalg.operations import OPERATIONS
 from gehost_mlir.source import NAME, OPERATION, SSA, STRING
 
@@ -161,12 +162,15 @@ class PayloadReader(_Names):
             else quoting.text_of_mlir(quoted)
         )
         behind = reader.position
-        if name == "arith.constant" and (quoted is not None or has_elements(reader)):
-            literal = self._constant(names[0], is_quoted=quoted is not None).splat
-            if literal is None:
-                raise reader.error("a constant of the payload must be a scalar", at)
-            self._set(names[0], literal, literal.dtype, start)
-            return
+        if name == "arith.constant":
+            inside = reader if quoted is None else self._value_in_generic_form()
+            if has_elements(inside):
+                literal = read_constant(inside, names[0]).splat
+                if literal is None:
+                    raise reader.error("a constant of the payload must be a scalar", at)
+                self._set(names[0], literal, literal.dtype, start)
+                return
+            reader.position = behind
         if quoted is not None:
             result = self._in_generic_form(name, at, names)
         elif name == INDEX:
@@ -187,10 +191,9 @@ class PayloadReader(_Names):
             self._ops.append(op)
             self._set(ssa, Res(len(self._ops) - 1), op.dtype, start)
 
-    def _constant(self, ssa: str, *, is_quoted: bool) -> Value:
+    def _value_in_generic_form(self) -> TypeReader:
+        """Read a constant behind its name; return a reader of its value."""
         reader = self._reader
-        if not is_quoted:
-            return read_constant(reader, ssa)
         start = reader.skip()
         reader.expect("(")
         reader.expect(")")
@@ -198,7 +201,7 @@ class PayloadReader(_Names):
         for literal in (":", "(", ")", "->"):
             reader.expect(literal)
         reader.dtype()
-        return read_constant(reader.part(text, start), ssa)
+        return reader.part(text, start)
 
     def _in_generic_form(self, name: str, at: int, names: list[str]) -> list[ScalarOp]:
         reader = self._reader
