@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     )
     from gehost.tune.sessions import runtime_options, runtime_providers
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 try:
     # of the distribution gehost-native
