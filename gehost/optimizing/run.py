@@ -287,7 +287,13 @@ class _Run:
         else:
             report.unmeasured = "--no-measure"
             best = self._with_kernels(report, checker, best) or best
-        best = self._not_larger(checker, best)
+        measured, best = best, self._not_larger(checker, best)
+        if best is not measured:
+            grown = measured.facts.size - original.facts.size
+            why = f"the file would be {grown} bytes larger than the input"
+            report.dropped["the fused file"] = why
+            if report.gain is not None:
+                report.gain, report.unmeasured = None, "the fused file was, which is not written"
         self._done("measure")
 
         self._show("write and load")
@@ -588,7 +594,7 @@ class _Run:
         report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
         if checker.uncompared():
             report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
-        if self._options.half and best.report is not None:
+        if self._options.half:
             report.numbers += ", beside the original in float16"
             report.notes += self._builder.half_notes
         report.fused = _fused(report)

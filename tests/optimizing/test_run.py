@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,21 @@ def test_a_file_is_never_larger_than_the_input(tmp_path: Path) -> None:
     assert Path(result.model).stat().st_size <= path.stat().st_size
     assert result.report.result == "cleaned"
     assert not onnx.load(result.model).metadata_props
+
+
+def test_a_gain_is_that_of_the_written_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is larger than the input is not written, so that its latency is none of the result's."""
+    monkeypatch.setattr(
+        "gehost.optimizing.run._Run._not_larger", lambda self, *_: self._builder.shrunk()
+    )
+    path = shutil.copy(BERT, tmp_path)
+    report = gehost.optimize(path, "cpu", budget=2.0).report
+    assert report.gain is None
+    assert not report.pays
+    assert "the fused file" in report.unmeasured
+    assert "larger than the input" in report.dropped["the fused file"]
 
 
 def test_half_keeps_the_interface_and_halves_the_weights(tmp_path: Path) -> None:
