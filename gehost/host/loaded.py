@@ -190,30 +190,36 @@ class _Loader:
         self._broken_links = broken_links(result.skipped)
         self._vendors, self._unexpected = result.vendors, result.unexpected
         self._used: list[VendorFile] = []
-        loaded: list[tuple[str, ModuleType]] = []
         hooked: list[tuple[str, ModuleType]] = []
+        declared: set[int] = set()
+        """Ids of the namespaces whose operators are declared: a helper belongs to several files."""
         for file in files:
+            before = self._ops
             try:
                 with self._passes.loading(file.vendor), process_state_restored():
                     plugin = (file.plugin_name, self._modules.load(file))
                     # validates the hooks while the file can still be skipped
                     hooks = may_have_hooks(plugin[1]) and Plugins([plugin])
-                    passes, ops = len(self._passes), len(self._ops)
+                    passes = len(self._passes)
                     self._collect_passes(plugin[1], collectors)
-                    self._add_ops([*loaded, plugin])
-                    for definition in list(self._ops)[ops:]:
+                    namespaces = {id(part): part for part in _namespaces(plugin[1])}
+                    self._ops = before.copy()
+                    for key, namespace in namespaces.items():
+                        if key not in declared:
+                            self._ops.add_marked(namespace)
+                    for definition in list(self._ops)[len(before) :]:
                         check_body(definition)
-                is_library = bool(hooks) or any(map(declares_operators, _namespaces(plugin[1])))
+                is_library = bool(hooks) or any(map(declares_operators, namespaces.values()))
                 if not is_library and passes == len(self._passes):
                     self._skipped.append(f"{file.path}: {REGISTERS_NOTHING}")
                     self._unexpected += 1
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - inspecting a module may raise anything
-                self._add_ops(loaded)
+                self._ops = before
                 self._go_on_or_raise(fault_of(error, file))
             else:
-                loaded.append(plugin)
+                declared |= namespaces.keys()
                 if is_library:
                     self._used.append(file)
                 if hooks:
@@ -246,13 +252,6 @@ class _Loader:
                 collect(module=module, registry=self._passes)
             batches.append(self._passes.names()[before:])
         self._passes.arrange(batches)
-
-    def _add_ops(self, modules: Sequence[tuple[str, ModuleType]]) -> None:
-        self._ops = OpRegistry()
-        # a helper belongs to several files
-        distinct = {id(part): part for _, module in modules for part in _namespaces(module)}
-        for namespace in distinct.values():
-            self._ops.add_marked(namespace)
 
     def _switch_notes(self) -> list[str]:
         """Return what the switch file names and this host does not have, and foreign evidence."""
