@@ -65,23 +65,24 @@ class UntranslatableError(ModelError):
         problems: Sequence[tuple[str, str, str]],
         path: str = "",
         text: str = "",
-        lines: Mapping[tuple[str, str], int] | None = None,
+        places: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         """Say all problems at once.
 
         Args:
             problems: (computation, instruction, reason) of each.
             path: of the text.
-            text: where the message has the lines of the instructions from.
-            lines: of the instructions, where the text is not HLO.
+            text: where the message has lines and columns of the instructions from.
+            places: of the instructions in a text that is not HLO.
         """
         self.problems = tuple(problems)
         by_reason: dict[str, list[str]] = {}
         for computation, instruction, reason in self.problems:
-            line = (lines or {}).get((computation, instruction), 0)
-            line = line or _line_of(text, computation, instruction)
-            place = f" (line {line})" if line else ""
-            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{place}")
+            place = (places or {}).get((computation, instruction))
+            if place is None:
+                place = _place_of(text, computation, instruction)
+            where = "" if place is None else f" ({_line_and_column(text, place)})"
+            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{where}")
         reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(
@@ -90,12 +91,17 @@ class UntranslatableError(ModelError):
         )
 
 
-def _line_of(text: str, computation: str, instruction: str) -> int:
-    """Return the line of an instruction, from 1; 0 if it is not found."""
+def _line_and_column(text: str, place: int) -> str:
+    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+    return f"line {line}, column {place - start + 1}"
+
+
+def _place_of(text: str, computation: str, instruction: str) -> int | None:
+    """Return where an instruction of an HLO text is defined."""
     header = rf"^[ \t]*(?:ENTRY[ \t]+)?%?{re.escape(computation)}[ \t]*[({{]"
     start = re.search(header, text, re.MULTILINE)
     if start is None:
-        return 0
+        return None
     definition = re.compile(rf"(?<![\w.-]){re.escape(instruction)}[ \t]+=")
     match = definition.search(text, start.end())
-    return 0 if match is None else text.count("\n", 0, match.start()) + 1
+    return None if match is None else match.start()

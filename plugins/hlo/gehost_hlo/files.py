@@ -130,7 +130,7 @@ def import_file(
     try:
         return import_module(module, settings, entry)
     except UntranslatableError as error:
-        raise UntranslatableError(error.problems, os.fspath(path), text, module.lines) from None
+        raise UntranslatableError(error.problems, os.fspath(path), text, module.places) from None
     except UsageError as error:
         raise UsageError(error.message, where=os.fspath(path), hint=error.hint) from None
 

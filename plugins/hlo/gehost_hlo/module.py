@@ -193,7 +193,7 @@ class HloModule(msgspec.Struct):
         name: "" without a header.
         attributes: of the header, as written.
         entry_marked: whether ``ENTRY`` is written.
-        lines: of instructions in a text that is not HLO, by computation and instruction.
+        places: of instructions in a text that is not HLO, by computation and instruction.
     """
 
     name: str
@@ -201,7 +201,7 @@ class HloModule(msgspec.Struct):
     attributes: dict[str, str] = {}
     tables: tuple[Table, ...] = ()
     entry_marked: bool = True
-    lines: dict[tuple[str, str], int] = {}
+    places: dict[tuple[str, str], int] = {}
 
     @property
     def entry(self) -> HloComputation:

@@ -260,7 +260,7 @@ def test_refused_instructions_have_their_lines(
         "}\n"
     )
     assert run(["hlo", "import", "two.hlo", "-o", "m.onnx"]) == 3
-    assert "d.1 of e (line 9): domain is not translated" in capsys.readouterr().err
+    assert "d.1 of e (line 9, column 9): domain is not translated" in capsys.readouterr().err
 
 
 def test_a_directory_of_dumps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

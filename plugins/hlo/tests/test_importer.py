@@ -296,7 +296,7 @@ def test_elided_constants_come_from_a_file_or_are_drawn(tmp_path: Path) -> None:
         )
     )
     with pytest.raises(
-        UntranslatableError, match=r"c\.1 of e \(line 2\): elided.*gehost hlo import"
+        UntranslatableError, match=r"c\.1 of e \(line 2, column \d+\): elided.*gehost hlo import"
     ):
         import_file(file)
     values = np.arange(4, dtype=np.float32).reshape(2, 2)

@@ -240,7 +240,7 @@ def test_refusals_name_the_line_of_the_text(tmp_path: Path) -> None:
         module("%r = stablehlo.custom_call @mine(%arg0) : (tensor<2x3xf32>) -> tensor<2x3xf32>")
     )
     with pytest.raises(
-        UntranslatableError, match=r"r of main \(line 3\): a custom call of \"mine\""
+        UntranslatableError, match=r"r of main \(line 3, column \d+\): a custom call of \"mine\""
     ):
         import_file(path)
 

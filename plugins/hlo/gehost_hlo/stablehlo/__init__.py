@@ -7,7 +7,6 @@ have a function for each operation.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 
 from gehost_hlo.check import check_computation
 from gehost_hlo.errors import HloSyntaxError
@@ -44,8 +43,7 @@ def parse(text: str) -> HloModule:
         problem = check_computation(computation)
         if problem:
             raise HloSyntaxError(text, 0, f'"{computation.name}": {problem}')
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    module.lines = {key: bisect_right(starts, place) for key, place in converter.places.items()}
+    module.places = converter.places
     return module
 
 
