@@ -89,12 +89,6 @@ class Norm:
         assert node is not None
         return node
 
-    @property
-    def is_operator(self) -> bool:
-        """Whether one operator of the model normalizes."""
-        node = self.normalized.producer
-        return node is not None and node.op in _OPERATORS
-
     def summary(self) -> str:
         """Return one line: what is normalized over which axes, and what follows."""
         where = f"{self.groups} groups" if self.groups > 1 else f"axis {self.axis}"
@@ -130,9 +124,9 @@ def _norms(views: Views) -> Iterator[tuple[Node, Norm | Refused]]:
             yield norm.node, norm
 
 
-def may_have_norms(graph: Graph, *, by_parts: bool) -> bool:
+def may_have_norms(graph: Graph) -> bool:
     """Whether a graph has a root, or an operator that normalizes."""
-    if graph.nodes_of("Sqrt") or (not by_parts and graph.nodes_of(*_OPERATORS)):
+    if graph.nodes_of("Sqrt", *_OPERATORS):
         return True
     powers = [node.inputs[1] for node in graph.nodes_of("Pow")]
     arrays = [None if power is None else power.array for power in powers]

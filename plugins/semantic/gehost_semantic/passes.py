@@ -277,8 +277,6 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
     """``layer``, ``rms`` or ``group``."""
     kinds: ClassVar[Collection[str]] = ()
     """Several of them, in place of ``kind``."""
-    by_parts: ClassVar[bool] = False
-    """Whether operators that normalize, such as LayerNormalization, stay as they are."""
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of each kind, behind a sum and before SiLU, for ``gehost check-pass``."""
@@ -288,14 +286,14 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
 
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
         kinds = _kinds(self, NormKind)
-        if not may_have_norms(graph, by_parts=self.by_parts):
+        if not may_have_norms(graph):
             return
         views = Views.shared(graph)
         takes_function = not set(FUNCTIONS).isdisjoint(self.takes)
         for node, result in norms(views):
             if isinstance(result, Refused):
                 yield node, result
-            elif result.kind in kinds and not (self.by_parts and result.is_operator):
+            elif result.kind in kinds:
                 norm = with_function(views, result) if takes_function else result
                 yield node, NormCall(norm, self.takes, kinds)
 
@@ -312,8 +310,6 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
     """``gelu``, ``gelu tanh``, ``silu``, ``swish`` with another ``activation.alpha`` than 1."""
     kinds: ClassVar[Collection[str]] = ()
     """Several of them, in place of ``kind``."""
-    by_parts: ClassVar[bool] = False
-    """Whether operators that are an activation, such as Gelu, stay as they are."""
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
         """Yield a model of each kind, behind a bias, with a gate if the kernel takes one."""
@@ -328,14 +324,14 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
         kinds = _kinds(self, ActivationKind)
         roots = {op for kind in kinds for op in ROOTS[ActivationKind(kind)]}
-        if not graph.nodes_of(*roots, *(() if self.by_parts else OPERATORS)):
+        if not graph.nodes_of(*roots, *OPERATORS):
             return
         is_product = not {ActivationKind.SILU, ActivationKind.SWISH}.isdisjoint(kinds)
         for node, result in activations(Views.shared(graph)):
             if isinstance(result, Refused):
                 if node.op in roots and (is_product or not isinstance(result, NoProduct)):
                     yield node, result
-            elif result.kind in kinds and not (self.by_parts and node.op in OPERATORS):
+            elif result.kind in kinds:
                 yield node, ActivationCall(result, self.takes, kinds)
 
 
