@@ -112,6 +112,12 @@ _FLOATS = frozenset({DataType.FLOAT, DataType.FLOAT16, DataType.DOUBLE, DataType
 _DTYPE_NAMES = {dtype.value: dtype.name.lower() for dtype in DataType}
 
 
+TYPE_ATTRIBUTES: frozenset[str] = frozenset(
+    ("to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision")
+)
+"""Attributes of ONNX's operators that hold the number of an element type of a result."""
+
+
 def dtype_from_number(number: int) -> DataType:
     """Return the element type of an ONNX number, UNDEFINED if unknown here."""
     try:

@@ -16,7 +16,7 @@ from gehost.ir.files.external import all_tensors, element_bits, element_count
 from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.ir.types import TensorType, ValueType
+from gehost.ir.types import TYPE_ATTRIBUTES, TensorType, ValueType
 from gehost.ops import OpRegistry
 from gehost.verify.feeds import without_weights
 
@@ -28,8 +28,6 @@ WIDER: Mapping[int, int] = MappingProxyType(dict.fromkeys(HALF, _TENSOR.FLOAT))
 TO_DOUBLE: Mapping[int, int] = MappingProxyType(
     dict.fromkeys((*HALF, _TENSOR.FLOAT), _TENSOR.DOUBLE)
 )
-_NAME_A_TYPE = frozenset(("to", "dtype", "output_dtype", "softmax_precision", "precision"))
-"""Attributes that hold the number of an element type."""
 _ALIGNMENT = 4096
 """Of external data, so that it can be mapped."""
 
@@ -72,7 +70,7 @@ def retyped(
     for nodes in node_lists(copy):
         for node in nodes:
             for attribute in node.attribute:
-                if attribute.name in _NAME_A_TYPE and attribute.i in types:
+                if attribute.name in TYPE_ATTRIBUTES and attribute.i in types:
                     attribute.i = types[attribute.i]
     return copy
 
@@ -149,7 +147,7 @@ def holds(model: onnx.ModelProto, types: frozenset[int]) -> bool:
         any(kind.elem_type in types for kind in _declared(model))
         or any(tensor.data_type in types for tensor in all_tensors(model))
         or any(
-            attribute.name in _NAME_A_TYPE and attribute.i in types
+            attribute.name in TYPE_ATTRIBUTES and attribute.i in types
             for nodes in node_lists(model)
             for node in nodes
             for attribute in node.attribute

@@ -10,7 +10,7 @@ import numpy as np
 
 from gehost.es.functions import COMMUTATIVE
 from gehost.ir.graph import Graph, Node, Value
-from gehost.ir.types import DataType, dtype_from_number
+from gehost.ir.types import TYPE_ATTRIBUTES, DataType, dtype_from_number
 from gehost.pattern.fits import (
     ABSENT,
     UNREADABLE,
@@ -23,18 +23,7 @@ from gehost.pattern.source import Kind, OpPattern, TensorPattern
 _SHOWN = 16
 """Largest number of elements of a constant that are written out."""
 
-_NAME_A_TYPE = frozenset(
-    (
-        "to",
-        "dtype",
-        "output_dtype",
-        "output_datatype",
-        "precision",
-        "softmax_precision",
-        "stash_type",
-    )
-)
-"""Attributes of ONNX's operators that hold the number of an element type."""
+_NAME_A_TYPE = TYPE_ATTRIBUTES | {"stash_type"}
 
 Mismatch: TypeAlias = tuple[str, str, str]
 """Wanted, found and a remark about a node or tensor; the latter two may be "".
