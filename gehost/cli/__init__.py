@@ -200,8 +200,10 @@ def run(arguments: list[str], *, own_process: bool = False) -> int:
         if usage is not None:
             message = f"{message.removesuffix('.')}. See `{usage.command_path} --help`."
         return _fail(message, 2)
-    except SystemExit:  # click ends a command so when the reader of its output has gone
-        return 141
+    except SystemExit as error:
+        if error.code != 1:
+            raise
+        return 141  # click ends a command so when the reader of its output has gone
     except (click.Abort, KeyboardInterrupt) as error:
         terminated = isinstance(error.__cause__ or error, _Terminated)
         return _fail("terminated", 143) if terminated else _fail("interrupted", 130)
