@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from gehost_semantic import finder
 from tools.fuzz.attention import BrokenAttention, compare, run_case, runs_of
 from tools.fuzz.attention_graphs import attention_graph
 
 pytest.importorskip("onnxruntime")
 
-FEATURES = """cap; fill: -10000.0; fill: -inf; form: folded; form: given apart; form: heads; form: rows first; groups;
+FEATURES = """decoder; fill: -10000.0; fill: -inf; form: folded; form: given apart; form: heads; form: rows first; groups;
 guard; join: computed; join: rest; join: zeros; keys: cross; keys: self; mask: Where; mask: added; mask: causal;
 mask: masked_fill; mask: none; opset: 13; opset: 18; opset: 23; opset: 24; past; projections: none; projections: packed;
 projections: separate; scale: Div; scale: Div q; scale: Mul; scale: Mul kt; scale: Mul q; scale: none; scale: roots;
-shape: computed; shape: rest; shape: zeros; turn: last; turn: reshapes; V != H; V == H"""
+shape: computed; shape: rest; shape: zeros; softcap: Div; softcap: Mul; softcap: Tanh alone; softcap: one negative;
+softcap: two negative; turn: last; turn: reshapes; V != H; V == H; window"""
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -54,3 +57,29 @@ def test_a_fault_is_found(op_type: str, fault: str) -> None:
     compare(attention_graph(0).proto, runs, "as it is")
     with pytest.raises(BrokenAttention, match=fault):
         compare(planted(op_type), runs, "planted")
+
+
+@pytest.mark.parametrize(
+    ("seed", "factor", "form", "kernel"),
+    [
+        (152, 1.25, "Div", "OrtCausalAttentionPass"),
+        (164, 1.25, "Tanh alone", "OrtCausalAttentionPass"),  # with heads that are shared
+        (35, 1.25, "two negative", "OrtStandardAttentionPass"),
+        (34, -1, "one negative", "OrtStandardAttentionPass"),
+    ],
+)
+def test_a_wrong_softcap_is_found(
+    monkeypatch: pytest.MonkeyPatch, seed: int, factor: float, form: str, kernel: str
+) -> None:
+    assert f"softcap: {form}" in attention_graph(seed).features
+    fired = run_case(seed).counts[f"fired: {kernel}"]
+    assert bool(fired) == (form != "one negative")  # which no kernel has
+    normal = finder._normal
+
+    def wrong(steps: Any) -> Any:
+        scale, scales, softcap, after = normal(steps)
+        return scale, scales, softcap and softcap * factor, after
+
+    monkeypatch.setattr(finder, "_normal", wrong)
+    with pytest.raises(BrokenAttention, match=f"{kernel}.*other numbers"):
+        run_case(seed)

@@ -137,15 +137,26 @@ class _Layer:
             self.groups = self.heads
         self.head = rng.choice((3, 4, 8, 16))
         self.values = self.head if rng.random() < 0.6 else rng.choice((2, 4, 8))
+        self.decodes = rng.random() < 0.15
+        """Whether it has what GroupQueryAttention asks for: sizes, a causal mask, no cross keys."""
+        self.has_softcap = rng.random() < (0.5 if self.decodes else 0.2)
+        if self.decodes:
+            maker.features.append("decoder")
+            self.head = self.values = rng.choice((8, 16))
         self.width = rng.choice((self.heads * self.head, 6))
         self.sizes: dict[str, tuple[int, ...]] = {}
         forms = ("heads", "heads", "heads", "folded", "rows first", "given apart")
         self.form = maker.choose("form", *forms)
         # without rows, a target [-1, 0, H] copies the count of heads of [B, N, 0, H]
         lengths = (1, 5, 13) if self.form == "folded" else (0, 1, 13)
-        self.batch = self._size("B", (0, 1, 3))
-        self.rows = self._size("S", lengths)
-        self.is_cross = maker.choose("keys", "self", "self", "self", "cross") == "cross"
+        if self.decodes or (self.has_softcap and rng.random() < 0.5):
+            # kernels with a softcap take no empty tensor, and after a past one row or one batch
+            self.batch, self.rows = rng.choice(((1, 13), (1, 5), (3, 1), (3, 13)))
+        else:
+            self.batch = self._size("B", (0, 1, 3))
+            self.rows = self._size("S", lengths)
+        keys = ("self", "self", "self", "self" if self.decodes else "cross")
+        self.is_cross = maker.choose("keys", *keys) == "cross"
         self.columns = self._size("T", lengths) if self.is_cross else self.rows
         maker.features.append("groups" if self.groups != self.heads else "heads")
         maker.features.append("V != H" if self.values != self.head else "V == H")
@@ -260,9 +271,7 @@ class _Layer:
         scores = m.op("MatMul", q, kt)
         if scale in ("Mul", "Div"):
             scores = m.op(scale, scores, factor if scale == "Mul" else inverse)
-        if m.rng.random() < 0.08:
-            m.features.append("cap")
-            scores = m.op("Mul", m.op("Tanh", scores), m.constant(2.0, np.float32))
+        scores = self._capped(scores)
         if folded:
             rows, columns = (scores, 1), (scores, 2)
             scores = m.view(scores, apart, self.heads, rows, columns)
@@ -278,6 +287,27 @@ class _Layer:
         shares = m.view(shares, -1, (shares, 2), (shares, 3))
         mixed = m.op("MatMul", shares, v)
         return m.view(mixed, apart, self.heads, (mixed, 1), self.values)
+
+    def _capped(self, scores: str) -> str:
+        """``c · tanh(scores / c)``; of one negative factor it is no cap that a kernel has."""
+        m = self.m
+        if not self.has_softcap:
+            return scores
+        cap = m.rng.choice((0.5, 2.0, 5.0))
+        forms = ("Mul", "Div", "Tanh alone", "two negative", "one negative")
+        form = m.choose("softcap", *forms)
+        if form == "Tanh alone":
+            return m.op("Tanh", scores)
+        inner, outer = {
+            "two negative": (-1 / cap, -cap),
+            "one negative": m.rng.choice(((-1 / cap, cap), (1 / cap, -cap))),
+        }.get(form, (1 / cap, cap))
+        if form == "Div":
+            scores = m.op("Div", scores, m.constant(cap, np.float32))
+        else:
+            scores = m.op("Mul", *m.rng.sample([scores, m.constant(inner, np.float32)], 2))
+        capped = m.op("Tanh", scores)
+        return m.op("Mul", *m.rng.sample([capped, m.constant(outer, np.float32)], 2))
 
     def _three(self, q: str, k: str, v: str) -> list[tuple[str, int]]:
         return [(q, self.head), (k, self.head), (v, self.values)]
@@ -296,7 +326,8 @@ class _Layer:
 
     def _masked(self, scores: str) -> str:
         m = self.m
-        kind = m.choose("mask", "none", "none", "added", "added", "Where", "masked_fill", "causal")
+        kinds = ("none", "none", "added", "added", "Where", "masked_fill", "causal")
+        kind = m.choose("mask", *(kinds[-1:] if self.decodes else kinds))
         if kind == "none":
             return scores
         shape: list[Size] = m.rng.choice(
@@ -324,18 +355,24 @@ class _Layer:
         return m.op("Add", *m.rng.sample([scores, mask], 2))
 
     def _causal(self, scores: str, fill: str, zero: str) -> str:
-        """A mask made from the sizes of the scores."""
+        """A mask made from the sizes of the scores; rows may begin behind a past."""
         m = self.m
-        rows, columns = m.size(scores, 2), m.size(scores, 3)
-        shape = m.op("Concat", rows, columns, axis=0)
-        if m.opset >= 14 and m.rng.random() < 0.5:
-            fills = m.op("Expand", fill, shape)
-            return m.op("Trilu", fills, m.constant(1), upper=1)
-        scalars = [m.op("Squeeze", one, m.constant([0])) for one in (rows, columns)]
+        sizes = m.size(scores, 2), m.size(scores, 3)
+        rows, columns = (m.op("Squeeze", one, m.constant([0])) for one in sizes)
         start, step = m.constant(0), m.constant(1)
-        row, column = (m.op("Range", start, end, step) for end in scalars)
-        later = m.op("Less", m.axes("Unsqueeze", row, 1), column)
-        return m.op("Where", later, fill, zero)
+        first = m.op("Sub", columns, rows) if self.decodes or m.rng.random() < 0.3 else start
+        if m.opset >= 14 and m.rng.random() < 0.5:
+            fills = m.op("Expand", fill, m.op("Concat", *sizes, axis=0))
+            return m.op("Trilu", fills, m.op("Add", first, step), upper=1)
+        row = m.op("Range", first, m.op("Add", first, rows), step)
+        row, column = m.axes("Unsqueeze", row, 1), m.op("Range", start, columns, step)
+        hidden = m.op("Less", row, column)
+        if m.rng.random() < 0.3:
+            m.features.append("window")
+            distance = m.op("Sub", row, column)
+            far = m.op("Less", m.constant(m.rng.choice((0, 2, 5))), distance)
+            hidden = m.op("Or", hidden, far)
+        return m.op("Where", hidden, fill, zero)
 
     def _joined(self, mixed: str, x: str) -> str:
         m = self.m
