@@ -14,8 +14,11 @@ from os.path import commonpath
 from pathlib import Path
 
 import networkx as nx
+import pytest
 
 import gehost
+
+pytestmark = pytest.mark.sources
 
 ROOT = Path(gehost.__file__).parent
 REPOSITORY = Path(__file__).parents[1]

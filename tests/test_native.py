@@ -77,6 +77,7 @@ def test_attributes_take_the_place_of_blank_lines() -> None:
         with_attributes("import os\nclass A:\n    pass\n", "serializable=True", ["A"])
 
 
+@pytest.mark.sources
 def test_classes_with_attributes_are_in_the_sources() -> None:
     pytest.importorskip("hatchling")
     from tools.native.compile import ROOT, hook, with_attributes
@@ -86,6 +87,7 @@ def test_classes_with_attributes_are_in_the_sources() -> None:
             with_attributes((ROOT / file).read_text(encoding="utf-8"), attributes, names)
 
 
+@pytest.mark.sources
 def test_interpreted_classes_derive_only_from_classes_that_allow_it() -> None:
     """Machine code raises a TypeError at the first instance of any other."""
     pytest.importorskip("hatchling")

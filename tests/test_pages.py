@@ -43,6 +43,7 @@ def test_a_wrapped_item_keeps_its_place_and_words_that_start_items() -> None:
     assert " ".join(line.strip() for line in lines[2:-1]) == item.strip()
 
 
+@pytest.mark.sources
 def test_no_hint_names_a_distribution_that_is_not_registered() -> None:
     """``pip install 'gehost[verify]'`` would install whatever a stranger registers as gehost."""
     files = [

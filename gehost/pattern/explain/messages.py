@@ -275,7 +275,8 @@ def parameter_text(op: str, name: str, value: Any) -> str:
     """Return a parameter's value as text: the name of an element type, not ONNX's number."""
     if name in _NAME_A_TYPE and "::" not in op and isinstance(value, int):
         dtype = dtype_from_number(value)
-        return str(value if dtype is DataType.UNDEFINED else dtype)
+        # Two calls of str: in machine code one expression of both would be a plain int.
+        return str(value) if dtype is DataType.UNDEFINED else str(dtype)
     return _shown(value)
 
 
