@@ -77,6 +77,8 @@ class Model:
         """Bodies that were offered since loading; if a node calls one, it is written."""
         self.withheld: set[str] = set()
         """Operators of a runtime whose calls need several bodies, so that none is written."""
+        self.has_bodies_apart = False
+        """Whether these have a name for each body, too: to run where that runtime is not there."""
         self.journal = Journal()
         self.names = Names(self, self.journal)
         self.integers = IntegersOfModel()

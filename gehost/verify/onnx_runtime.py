@@ -19,3 +19,8 @@ def onnx_runtime() -> Any:
     """
     leave_telemetry_off()
     return importlib.import_module("onnxruntime")
+
+
+def is_onnx_runtime(provided_by: str) -> bool:
+    """Whether the runtime that an operator names is the one that runs models here."""
+    return provided_by.partition(">=")[0] == "onnxruntime"

@@ -346,15 +346,24 @@ def test_only_custom_operators_have_an_index():
         _, _ = es.op("acme::Both")(x)
 
 
-def test_an_operator_without_body_and_kernel_cannot_be_verified(tmp_path, capsys):
-    """acmert is not the runtime that --verify has; the output is not written, nor refused."""
+def test_bodies_of_another_runtime_are_compared_apart(tmp_path, capsys):
+    """acmert is not the runtime that --verify has, and the file has neither body of two calls."""
     text = (OPS + PASS).replace("com.microsoft::MultiHead", "acme::MultiHead")
-    compiled(tmp_path, model(2), text.replace("onnxruntime>=1.31", "acmert>=2"))
-    source = tmp_path / "two.onnx"
+    text = text.replace("onnxruntime>=1.31", "acmert>=2")
+    right = text.replace(
+        "    q, k, v = (",
+        "    return es.Reshape(query * 2.0, [0, 0, 4 * num_heads])\n    q, k, v = (",
+    )
+    source, out = tmp_path / "two.onnx", tmp_path / "out.onnx"
     onnx.save(model(2, 4), source)
-    command = ["compile", str(source), "-o", str(tmp_path / "out.onnx"), "--verify"]
-    assert run([*command, "--vendors", str(tmp_path)]) == 3
-    assert "operator acme::MultiHeadAttention has no body in the model" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.glob("*.onnx")] == ["two.onnx"]
+    command = ["compile", str(source), "-o", str(out), "--verify", "--vendors", str(tmp_path)]
+    compiled(tmp_path, model(2), right)
+    assert run(command) == 0
+    assert "acme::MultiHeadAttention: verified by its bodies" in capsys.readouterr().err
+    result = onnx.load(out)
+    assert [node.op_type for node in result.graph.node] == ["MultiHeadAttention"] * 2
+    assert not result.functions
+    compiled(tmp_path, model(2), text)  # another formula than the model's
+    assert run(command) == 6
     onnx.save(model(2), source)
-    assert run([*command, "--vendors", str(tmp_path)]) == 6, "the test's body is not the model's"
+    assert run(command) == 6
