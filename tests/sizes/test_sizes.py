@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from gehost.infer.doubtful_sizes import DOUBTS, VERSIONS
 from tools.sizes import chains
+from tools.sizes.__main__ import main as command
 from tools.sizes.cases import Case
 from tools.sizes.record import read_witnesses, versions
 from tools.sizes.witnesses import DISAGREE, actual_shapes, gehost_shapes, judge
@@ -82,3 +84,9 @@ def test_clean_up_changes_no_number() -> None:
             assert chain.verdict != chains.WRONG, (chain.op, chain.about)
             counts[chain.verdict] += 1
     assert counts[chains.RIGHT] > 100
+
+
+def test_the_command_takes_its_options() -> None:
+    callback = command.callback
+    assert callback is not None
+    assert {entry.name for entry in command.params} == {*inspect.signature(callback).parameters}

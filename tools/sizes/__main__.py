@@ -48,6 +48,7 @@ _RIGHT = 60
 @click.option("--seed", default=0, show_default=True, help="The first number.")
 @click.option(
     "--kept",
+    "retained",
     type=click.Path(path_type=Path),
     default=Path("build/sizes/cases.pickle"),
     show_default=True,
