@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,6 +71,10 @@ class Target:
     provider: str = ""
     """"" where none is named: the CPU."""
     version: str = ""
+    half: bool = False
+    """Whether the compiled model becomes float16."""
+    float32: frozenset[str] = frozenset()
+    """Operators that stay in float32 then, as ``domain::Type`` or ``Type``."""
 
     @classmethod
     def of(cls, text: str) -> Target:
@@ -91,12 +95,28 @@ class Target:
             raise UsageError(f'target "{text}": no table of kernels has this provider{listing}')
         return cls(parts["provider"], parts["version"] or "")
 
+    def in_half(self, float32: Iterable[str] = ()) -> Target:
+        """Return this target for a model that becomes float16 after its fusions.
+
+        Args:
+            float32: operators that stay in float32.
+        """
+        return replace(self, half=True, float32=frozenset(float32))
+
+    def in_file(self, dtype: DataType | None, operator: str) -> DataType | None:
+        """Return the type in which an operator of the compiled model runs in the file."""
+        stays = operator in self.float32 or operator.rpartition("::")[2] in self.float32
+        return DataType.FLOAT16 if self.half and dtype == DataType.FLOAT and not stays else dtype
+
     def kernel(self, operator: str, dtype: DataType | None, runtime: str) -> Kernel | None:
         """Return the kernel of an operator for a type, None where the target has none.
+
+        The type is that of the compiled model, which ``in_file`` may be another one.
 
         Where no target is named, it is the CPU's; but cuda's for types that the CPU does not even
         multiply (bfloat16), since no file with them runs there.
         """
+        dtype = self.in_file(dtype, operator)
         if self.provider:
             return find(
                 operator, dtype, runtime=runtime, provider=self.provider, version=self.version
@@ -135,6 +155,7 @@ class Target:
                 f"empty: its input may be empty, which {runtime} {kernel.empty} and newer take; "
                 "--dim fixes a size"
             )
+        dtype = self.in_file(dtype, operator)
         name = str(dtype) if dtype else "an unknown type"
         others = sorted(
             {
@@ -241,16 +262,23 @@ def float32_inputs(operator: str) -> Sequence[int]:
     return next((row.float32_inputs for row in kernels() if row.operator == operator), ())
 
 
-def older_note(target: Target) -> str:
-    """Return a line where a target's release is newer than all of a table, or ""."""
-    newest = [
-        f"{runtime} {version}"
-        for runtime, version in sorted(_tables()[1].items())
-        if target.version and release(target.version) > release(version)
-    ]
-    if not newest:
+def release_note(target: Target) -> str:
+    """Return a line where a target's release is newer or older than all of a table, or ""."""
+    if not target.version:
         return ""
-    return f"target {target}: the table of kernels ends at {' and '.join(newest)}, which it takes"
+    for runtime, newest in sorted(_tables()[1].items()):
+        if release(target.version) > release(newest):
+            return (
+                f"target {target}: the table of kernels ends at {runtime} {newest}, which it takes"
+            )
+        rows = [row.since for row in kernels() if row.runtime == runtime]
+        oldest = min(rows, key=release)
+        if not _holds(oldest, target.version):
+            return (
+                f"target {target}: the table of kernels begins at {runtime} {oldest}, so that "
+                "no kernel of it is used"
+            )
+    return ""
 
 
 def kernels() -> tuple[Kernel, ...]:

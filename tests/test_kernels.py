@@ -12,7 +12,7 @@ import pytest
 from gehost import Host, HostOptions, UsageError, VendorError, kernels
 from gehost.cli import run
 from gehost.ir.types import DataType
-from gehost.kernels import Target, Use, find, older_note, release, runtimes
+from gehost.kernels import Target, Use, find, release, release_note, runtimes
 
 RUNTIME = "onnxruntime"
 SKIP = "com.microsoft::SkipLayerNormalization"
@@ -112,10 +112,20 @@ def test_other_targets_are_refused(text: str, error: str) -> None:
 
 
 def test_a_release_that_the_table_lacks_has_the_nearest_older_kernels() -> None:
-    assert not older_note(Target.of("cpu:1.24"))
+    assert not release_note(Target.of("cpu:1.24"))
     _, report = host(target="cpu:99.0").run(residual("float"))
     assert report.needs == ["onnxruntime>=1.21.1"]
     assert [note for note in report.notes if "table of kernels ends at onnxruntime" in note]
+
+
+@pytest.mark.parametrize("text", ["cpu:1.10", "cuda:1.21.0", "cpu:0"])
+def test_a_release_before_the_table_has_no_kernels_and_a_note(text: str) -> None:
+    result, report = host(target=text).run(residual("float"))
+    assert "SkipLayerNormalization" not in {node.op_type for node in result.graph.node}
+    (note,) = [note for note in report.notes if "table of kernels" in note]
+    begins = "the table of kernels begins at onnxruntime 1.21.1, so that no kernel of it is used"
+    assert note == f"target {text}: {begins}"
+    assert not release_note(Target.of("cpu:1.21"))
 
 
 def test_no_target_is_the_cpu_but_for_types_that_it_does_not_multiply() -> None:

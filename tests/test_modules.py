@@ -81,6 +81,7 @@ BY_ANOTHER = {
     ],
     "test_copies.py": ["ir/copies.py"],
     "test_errors.py": ["location.py"],
+    "test_kernels.py": ["host/needs.py"],
     "test_scaffold.py": [
         "host/new_pass_styles.py", "scaffold/decompose.py", "scaffold/place.py", "scaffold/styles.py",
         "scaffold/write.py",

@@ -161,11 +161,19 @@ def optimize(
 def _write(path: str, report: OptimizeReport) -> None:
     from gehost import __version__
     from gehost.diagnose.report.file import versions, write_report
+    from gehost.host.report import Report
     from gehost.ir.files.save import write_bytes_atomic
 
-    if path.endswith(".json") or report.compile is None:
+    if path.endswith(".json"):
         write_bytes_atomic(path, (json.dumps(report.as_dict(), indent=2) + "\n").encode())
         return
-    report.compile.versions = versions(__version__)
-    report.compile.notes[:0] = [one_line(line) for line in report.lines() if line.strip()]
-    write_report(path, report.compile)
+    page = report.compile or Report(
+        model=report.model,
+        nodes_before=report.before.nodes,
+        nodes_after=report.after.nodes,
+        op_types_before=dict(report.before.operators),
+        op_types_after=dict(report.after.operators),
+    )
+    page.versions = versions(__version__)
+    page.notes[:0] = [one_line(line) for line in report.lines() if line.strip()]
+    write_report(path, page)

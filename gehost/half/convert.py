@@ -22,6 +22,7 @@ from gehost.half.reasons import (
     FLOAT,
     LARGEST,
     QUANTIZED,
+    RANGE,
     UNKNOWN,
     WHOLE,
     Origins,
@@ -49,7 +50,7 @@ _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "Dequan
     ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
 )
 _BODIES = ("If", "Loop", "Scan")
-_NAMED = 3
+_NAMED = 6
 """Nodes that a note names."""
 
 Array = np.ndarray[Any, Any]
@@ -64,6 +65,10 @@ class HalfConversion:
     """What computes in float32 and why, numbers out of range with their node; one line each."""
     clipped: frozenset[str] = frozenset()
     """Values of the original whose finite fills became the lowest number of float16."""
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Nodes that compute in float32, by reason."""
+    is_converted: bool = True
+    """False for a model that held half already: ``model`` is a copy."""
 
 
 def to_float16(
@@ -89,17 +94,27 @@ def to_float16(
     Raises:
         ModelError: its weights cannot be read, or it does not run on the feeds.
     """
-    if holds(model, HALF):
+    if why := stays(model):
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
-        return HalfConversion(
-            copy, ("half: the model has half tensors already, and stays as it is",)
-        )
+        return HalfConversion(copy, (why,), is_converted=False)
     outside, notes = ranges(model, feeds, base_dir)
     conversion = _Conversion(model, base_dir, keep_float32, target, frozenset(outside))
     converted = conversion.run(keep_io=keep_io)
     _check(model, converted)
-    return HalfConversion(converted, (*notes, *conversion.notes()), frozenset(conversion.clipped))
+    return HalfConversion(
+        converted,
+        (*notes, *conversion.notes()),
+        frozenset(conversion.clipped),
+        conversion.kept,
+    )
+
+
+def stays(model: onnx.ModelProto) -> str:
+    """Return a line where a model holds half, and is not converted; "" for others."""
+    kinds = [str(DataType(kind)) for kind in sorted(HALF) if holds(model, frozenset((kind,)))]
+    named = " and ".join(kinds)
+    return f"half: the model has tensors of {named} already, and stays as it is" if kinds else ""
 
 
 @dataclass
@@ -137,7 +152,10 @@ class _Conversion:
         self._target = target
         self._outside = outside
         self._functions = {(f.domain, f.name): f for f in model.functions}
-        self._kept: dict[str, list[str]] = {}
+        self.kept: dict[str, list[str]] = {}
+        """Nodes that compute in float32, by reason."""
+        self._slow: list[str] = []
+        """Those that the target has a kernel for in half alone."""
         self._names = {
             name
             for nodes in node_lists(model)
@@ -155,12 +173,14 @@ class _Conversion:
     def notes(self) -> list[str]:
         """Return a line for each reason to keep float32."""
         lines: list[str] = []
-        for why, labels in self._kept.items():
-            operators = Counter(label.partition(" ")[0] for label in labels)
-            named = ", ".join(f"{count} {op}" for op, count in operators.most_common(_NAMED))
-            more = ", …" if len(operators) > _NAMED else ""
+        for why, labels in self.kept.items():
             nodes = "1 node keeps" if len(labels) == 1 else f"{len(labels)} nodes keep"
-            lines.append(f"half: {nodes} float32 ({why}): {named}{more}")
+            more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+            lines.append(f"half: {nodes} float32 ({why}): {', '.join(labels[:_NAMED])}{more}")
+        lines += [
+            f"half: {label} has no kernel of float32 on {self._target}: --disable its pass"
+            for label in self._slow[:_NAMED]
+        ]
         return lines
 
     def run(self, *, keep_io: bool) -> onnx.ModelProto:
@@ -339,7 +359,9 @@ class _Conversion:
         for node, reason in zip(nodes, why, strict=True):
             if counted and reason and (set(map(scope.types.get, node.output)) & {FLOAT}):
                 label = f'{node.op_type} "{node.name or node.output[0]}"'
-                self._kept.setdefault(reason, []).append(label)
+                self.kept.setdefault(reason, []).append(label)
+                if self._has_kernel(node) and not self._has_kernel(node, DataType.FLOAT):
+                    self._slow.append(label)
             converted += self._node(node, scope, opsets, half=not reason)
         return converted
 
@@ -450,15 +472,19 @@ class _Conversion:
             return QUANTIZED
         key = (node.domain, node.op_type)
         if key in self._functions:
-            return WHOLE if key in self._float_functions else ""
+            if key not in self._float_functions:
+                return ""
+            return WHOLE if self._outside.isdisjoint((*node.input, *node.output)) else RANGE
         if _schema(node, opsets) is not None:
             return ""
         return "" if self._has_kernel(node) else UNKNOWN
 
-    def _has_kernel(self, node: onnx.NodeProto) -> bool:
+    def _has_kernel(self, node: onnx.NodeProto, kind: DataType = DataType.FLOAT16) -> bool:
         operator = f"{node.domain}::{node.op_type}"
-        runtimes = {row.runtime for row in kernels() if row.operator == operator}
-        return any(self._target.kernel(operator, DataType.FLOAT16, runtime) for runtime in runtimes)
+        return any(
+            self._target.kernel(operator, kind, runtime)
+            for runtime in {row.runtime for row in kernels() if row.operator == operator}
+        )
 
     def _takes_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
         """Whether a node that computes in half has it in an input."""

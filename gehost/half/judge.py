@@ -9,6 +9,7 @@ the float32 model is stated.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ def judge(
     conversion: HalfConversion,
     feeds: Sequence[Mapping[str, Array]],
     base_dir: str | None = None,
+    libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Verification:
     """Compare a model with its conversion.
 
@@ -44,45 +46,58 @@ def judge(
         conversion: of it.
         feeds: inputs of the model.
         base_dir: of its external data.
+        libraries: of custom operators.
 
     Raises:
         ModelError: the model does not run.
         UsageError: the feeds do not fit.
     """
-    size = sum(retyped_bytes(conversion.model, WIDER))
-    if size > _LARGEST:
-        why = f"its weights are {size / 2**30:.1f} GiB in float32"
+    why = too_large(conversion.model)
+    if why:
         return Verification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)
-    reference = with_rounded_weights(model, conversion, base_dir)
-    wide = Runner(widened(conversion.model, base_dir), base_dir=base_dir)
-    result = compare(Runner(reference, base_dir=base_dir), wide, list(feeds))
+
+    def runner(form: onnx.ModelProto) -> Runner:
+        return Runner(form, base_dir=base_dir, libraries=libraries)
+
+    reference = runner(with_rounded_weights(model, conversion, base_dir))
+    result = compare(reference, runner(widened(conversion.model, base_dir)), list(feeds))
     if not result.equal:
         return result
-    return _in_half(result, Runner(model, base_dir=base_dir), conversion.model, feeds, base_dir)
+    original = runner(model)
+    runs = [(feed, original.run(feed)) for feed in feeds]
+    error, note = rounding(runs, runner(rounded(conversion.model, base_dir)))
+    return dataclasses.replace(result, equal=not error, error=error or None, note=note)
 
 
-def _in_half(
-    verification: Verification,
-    original: Runner,
-    converted: onnx.ModelProto,
-    feeds: Sequence[Mapping[str, Array]],
-    base_dir: str | None,
-) -> Verification:
-    """Return ``verification`` with what a run with half's roundings adds."""
-    half = Runner(rounded(converted, base_dir), base_dir=base_dir)
+def too_large(converted: onnx.ModelProto) -> str:
+    """Return why a model in float16 is not compared with float32, or ""."""
+    size = sum(retyped_bytes(converted, WIDER))
+    return f"its weights are {size / 2**30:.1f} GiB in float32" if size > _LARGEST else ""
+
+
+def rounding(
+    runs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]],
+    half: Runner,
+) -> tuple[str, str]:
+    """Return what is not finite with half's roundings alone, and how far off the rest is.
+
+    Args:
+        runs: inputs and outputs of the model in float32.
+        half: of the model in float16, rounded behind each node.
+
+    Raises:
+        ModelError: it does not run.
+    """
     largest = 0.0
-    for number, feed in enumerate(feeds):
-        expected, actual = original.run(feed), half.run(feed)
+    for number, (feed, expected) in enumerate(runs):
+        actual = half.run(feed)
         for name, array in expected.items():
             if array.dtype != np.float32:
                 continue
             if bool((np.isfinite(array) & ~np.isfinite(actual[name])).any()):
-                error = f'output "{name}" of feed {number} is not finite in float16'
-                return dataclasses.replace(verification, equal=False, error=error)
+                return f'output "{name}" of feed {number} is not finite in float16', ""
             largest = max(largest, _distance(array, actual[name]))
-    return dataclasses.replace(
-        verification, note=f"float16 is off by {largest:.2g} (relative, root mean square)"
-    )
+    return "", f"float16 is off by {largest:.2g} (relative, root mean square)"
 
 
 def _distance(expected: Array, actual: Array) -> float:

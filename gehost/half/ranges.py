@@ -25,6 +25,8 @@ from gehost.verify.run import Runner
 _LARGEST_OF = "gehost largest of "
 _LIMIT = 1e30
 """Numbers from here on are fills, whatever constants the model has."""
+_NAMED = 6
+"""Values that lines name."""
 _MOST = 1 << 16
 """Elements of a constant that may be a fill."""
 
@@ -76,6 +78,8 @@ def ranges(
         place = f'{node.op_type} "{node.name or name}"' if node is not None else f'input "{name}"'
         side = "above 65504" if number > LARGEST else "below float16's normal numbers"
         lines.append(f"half: {place} reaches {number:.3g}, {side}: kept in float32")
+    if len(lines) > _NAMED:
+        lines[_NAMED:] = [f"half: {len(lines) - _NAMED} more leave float16's range likewise"]
     return outside, lines
 
 

@@ -99,7 +99,8 @@ def reasons(
     results: list[str] = []
     for node in nodes:
         why = keeps(node) or _by_types(node, types)
-        if not why and (node.domain in ("", "ai.onnx") or not outside.isdisjoint(node.output)):
+        beyond = not outside.isdisjoint((*node.input, *node.output))
+        if not why and (beyond or node.domain in ("", "ai.onnx")):
             why = _by_numbers(node, types, origins, outside)
         results.append(why)
     _add_neighbours(nodes, types, results)

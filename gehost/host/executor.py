@@ -61,6 +61,9 @@ class Executor:
         reusable: dict[str, PatternFusionPass],
     ) -> None:
         self._context = context
+        target = Target.of(context.options.target)
+        becomes_half = context.report.half
+        self._target = target.in_half(context.options.keep_float32) if becomes_half else target
         self._model = context.model
         self._plugins = plugins
         self._passes = passes
@@ -176,7 +179,7 @@ class Executor:
             ),
             settings=self._context.options.settings,
             method_names=spec.method_names,
-            target=Target.of(self._context.options.target),
+            target=self._target,
         )
         context.author = spec.author
         with running(context):

@@ -28,6 +28,7 @@ from gehost.host.executor import Executor
 from gehost.host.importers import ImporterRegistry
 from gehost.host.kinds import KindRegistry
 from gehost.host.loaded import Loaded, load
+from gehost.host.needs import name_runtimes
 from gehost.host.pipeline import PIPELINE, clean_leftovers
 from gehost.host.preparations import PREPARATIONS, with_dims
 from gehost.host.registry import PassRegistry, PassSpec, Unregistered
@@ -38,9 +39,8 @@ from gehost.infer.declared import declare_results, declare_widths
 from gehost.ir.files.validate import checker_finding, deprecated_operators, validate
 from gehost.ir.gc_policy import gc_frozen_models, gc_unfrozen
 from gehost.ir.model import Model
-from gehost.ir.node import PROVIDED_BY
 from gehost.ir.usage import Usage, remove_unused
-from gehost.kernels import Target, Use, older_note, runtimes
+from gehost.kernels import Target, release_note
 from gehost.ops import OpRegistry, declared_in
 from gehost.options import HostOptions
 from gehost.passes.context import PassRecord
@@ -427,31 +427,6 @@ class Host:
                 self._compile(model, report, used)
             yield model
 
-    def _name_runtimes(self, model: Model, report: Report) -> None:
-        """Put the runtimes that the file needs, and its target, in its metadata and the report."""
-        target = Target.of(self.options.target)
-        older = older_note(target)
-        if older:
-            report.notes.append(older)
-        uses = {
-            Use(
-                node.op,
-                None if first is None else first.dtype,
-                node.metadata[PROVIDED_BY],
-                first is None or first.may_be_empty,
-                frozenset(node.attrs),
-            )
-            for graph in model.graphs
-            for node in graph.nodes
-            if PROVIDED_BY in node.metadata
-            for first in (node.input(0),)
-        }
-        report.needs = runtimes(uses, target)
-        if report.needs:
-            model.set_metadata("gehost.needs", ", ".join(report.needs))
-            if self.options.target:
-                model.set_metadata("gehost.target", self.options.target)
-
     def _difference(
         self,
         original: Callable[[], onnx.ModelProto | Runner],
@@ -529,6 +504,14 @@ class Host:
 
     def _compile(self, model: Model, report: Report, used: Usage) -> None:
         report.notes.extend(self.notes)
+        note = release_note(Target.of(self.options.target))
+        report.notes.extend([note] if note else [])
+        if self.options.half:
+            from gehost.half import stays  # with the comparison of numbers behind it
+
+            why = stays(model.flush())
+            report.half = not why
+            report.notes.extend([why] if why else [])
         report.notes.extend(
             f"{owner} is off, so its settings have no effect; turn it on (--enable {owner})"
             for owner in sorted(self._disabled)
@@ -571,7 +554,7 @@ class Host:
             _final_check(model, report)
         if self.options.assume:
             model.set_metadata("gehost.assumed", ", ".join(sorted(set(self.options.assume))))
-        self._name_runtimes(model, report)
+        name_runtimes(model, self.options.target, report)
         counts = op_counts(model)
         report.op_types_after, report.nodes_after = counts, sum(counts.values())
         executor.notify("gehost_compile_finished", context=context)

@@ -6,59 +6,85 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gehost.errors import NumbersDifferError
-from gehost.half import judge, to_float16
+from gehost.half import HalfConversion, judge, to_float16
+from gehost.host.needs import name_runtimes
 from gehost.host.report import Report, op_counts
 from gehost.ir.model import Model
 from gehost.kernels import Target
 from gehost.options import HostOptions
 from gehost.verify import Runner, find_feeds
+from gehost.verify.feeds import without_weights
+from gehost.verify.retype import inferred
+
+_Feeds = Sequence[Mapping[str, Any]]
 
 
-def in_half(
-    model: Model,
-    options: HostOptions,
-    feeds: Sequence[Mapping[str, Any]] | None,
-    report: Report,
-) -> Model:
+def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Report) -> Model:
     """Return the model in float16, compared with it where the options ask for that.
 
+    One that held half before its compile stays as it is, and was compared.
+
     Args:
-        model: compiled, of float32.
+        model: compiled.
         options: of the compile.
         feeds: of ``verify``; None generates them.
-        report: gets the notes and the verdict.
+        report: of the compile; gets the notes and the verdict.
 
     Raises:
         ModelError: the model has no form in float16, or does not run.
         NumbersDifferError: the numbers of the conversion are others.
     """
+    if not report.half:
+        return model
     proto, base_dir = model.flush(), model.base_dir
     with report.timed("half"):
         if options.verify and feeds is None:
             runner = Runner(proto, base_dir=base_dir, libraries=options.ort_libraries)
             feeds = [feed for feed, _ in find_feeds(runner, 0)]
         checked = list(feeds or ()) if options.verify else []
-        conversion = to_float16(
-            proto,
-            keep_io=options.keep_io_types,
-            feeds=checked,
-            keep_float32=options.keep_float32,
-            base_dir=base_dir,
-            target=Target.of(options.target),
-        )
-        report.notes.extend(conversion.notes)
-        counts = op_counts(converted := Model(conversion.model, path=model.path))
-        report.op_types_after, report.nodes_after = counts, sum(counts.values())
-    if options.verify:
+        conversion, converted = convert(model, options, checked, report)
+    if options.verify and conversion.is_converted:
         with report.timed("verify"):
-            result = judge(proto, conversion, checked, base_dir)
+            result = judge(proto, conversion, checked, base_dir, options.ort_libraries)
         report.notes.append(f"half: {result.summary()}")
         if not result.equal:
             error = NumbersDifferError(
                 f"the model in float16 gives other numbers: {result.summary()}",
                 where=model,
-                hint="keep operators in float32 (--keep-float32)",
+                hint="keep operators in float32 (--keep-float32)"
+                + ("" if options.keep_io_types else ", or inputs and outputs (--keep-io-types)"),
             )
             error.report = report
             raise error
     return converted
+
+
+def convert(
+    model: Model, options: HostOptions, feeds: _Feeds, report: Report
+) -> tuple[HalfConversion, Model]:
+    """Convert a compiled model; note what keeps float32 and which runtimes the file needs.
+
+    Args:
+        model: compiled; it stays as it is.
+        options: of the compile.
+        feeds: inputs on which numbers out of half's range are looked for.
+        report: gets the notes, the counts and the needs.
+
+    Raises:
+        ModelError: the model has no form in float16, or does not run on the feeds.
+    """
+    conversion = to_float16(
+        model.flush(),
+        keep_io=options.keep_io_types,
+        feeds=feeds,
+        keep_float32=options.keep_float32,
+        base_dir=model.base_dir,
+        target=Target.of(options.target),
+    )
+    report.notes.extend(conversion.notes)
+    report.kept_float32 = {why: list(nodes) for why, nodes in conversion.kept.items()}
+    counts = op_counts(converted := Model(conversion.model, path=model.path))
+    report.op_types_after, report.nodes_after = counts, sum(counts.values())
+    types = inferred(without_weights(conversion.model))
+    name_runtimes(converted, options.target, report, types)
+    return conversion, converted

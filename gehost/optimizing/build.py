@@ -13,16 +13,16 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from gehost.errors import ModelError, PassError
-from gehost.half import to_float16
+from gehost.half import stays
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
+from gehost.host.in_half import convert
 from gehost.host.report import Report
 from gehost.ir.files.external import external_tensors, file_names
 from gehost.ir.files.save import save_model
 from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
-from gehost.kernels import Target as KernelTarget
 from gehost.optimizing.apart import LARGE, put_apart, put_back
 from gehost.optimizing.facts import Facts, facts_of, foreign_nodes, has_constant_nodes
 from gehost.optimizing.shrink import shrink
@@ -54,7 +54,9 @@ class Candidate:
     library: str = ""
     """Of generated kernels for some of its nodes; "" for none."""
     wide: str = ""
-    """The file before its conversion to float16; "" if it is not converted."""
+    """The compiled file before its conversion to float16; "" if there is none."""
+    half: Report | None = None
+    """Of the conversion to float16; None if it is not converted."""
 
     @property
     def effective(self) -> list[str]:
@@ -76,6 +78,8 @@ class Builder:
         failed: passes that ended with an error, with its line.
         foreign: passes whose operators the target does not load.
         reasons: why passes left their candidates.
+        half: whether candidates are converted to float16.
+        stays: why they are not, where that was asked for.
     """
 
     def __init__(
@@ -104,10 +108,8 @@ class Builder:
             UsageError: an option does not fit the model.
         """
         self._place, self._target, self._keep_metadata = place, target, keep_metadata
-        self._half = half
         self.feeds: Sequence[Feeds] = ()
         """Inputs on which numbers out of half's range are looked for."""
-        self.half_notes: tuple[str, ...] = ()
         self.reasons = Reasons()
         loaded = replace(options, dims={}, enable=(), disable=(), only=())
         self.host = Host(loaded, plugins=[("reasons", self.reasons)])
@@ -132,6 +134,8 @@ class Builder:
             save_model(parsed, path, os.path.dirname(path))
             del parsed
         self.original = Candidate(path, frozenset(), facts)
+        self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
+        self.half = half and not self.stays
         self._prepared = self._prepare(self.original.path)
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
@@ -194,48 +198,50 @@ class Builder:
         path = f"{self._place}{self._files}.onnx"
         self._files += 1
         off = [name for name in self._names if name not in passes]
-        host = self.host.with_options(enable=sorted(passes), disable=off)
+        half = self.half
+        host = self.host.with_options(
+            enable=sorted(passes), disable=off, half=half, keep_io_types=half
+        )
         report = Report(model=self.original.path, options=host.options.as_dict())
-        self._write(host, self._prepared, report, path)
+        converted = self._write(host, self._prepared, report, path)
         facts = facts_of(path)
         room = min(self.original.facts.size - facts.size, _ROOM)
-        if room > 0 and not self._half and has_constant_nodes(path):
+        if room > 0 and not half and has_constant_nodes(path):
             host = self.host.with_options(disable=self._names, room=room)
             self._write(host, path, Report(model=path), path)
             facts = facts_of(path)
-        return Candidate(path, passes, facts, report, wide=_wide(path) if self._half else "")
+        wide = _wide(path) if half else ""
+        return Candidate(path, passes, facts, report, wide=wide, half=converted)
 
-    def _write(self, host: Host, source: str, report: Report, path: str) -> None:
+    def _write(self, host: Host, source: str, report: Report, path: str) -> Report | None:
+        """Write a compiled file; return the report of its conversion, if it is converted."""
+        half = None
         with host.compiled(source, report) as model:
             proto = model.flush()
             if self._target.standard:
                 _refuse_foreign(proto, self._target.operators)
-            if self._half:
+            if self.half:
                 save_model(proto, _wide(path), model.base_dir)
-                proto = self._converted(proto, model.base_dir)
+                proto, half = self._converted(model)
+                report.needs, report.kept_float32 = half.needs, half.kept_float32
             if not self._keep_metadata:
                 shrink(proto)
             save_model(proto, path, model.base_dir)
+        return half
 
-    def _converted(self, model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
-        """Return a model in float16 inside."""
-        result = to_float16(
-            model,
-            keep_io=True,
-            feeds=self.feeds,
-            base_dir=base_dir,
-            target=KernelTarget.of(self._target.kernels),
-        )
-        self.half_notes = result.notes
-        return result.model
+    def _converted(self, model: Model) -> tuple[onnx.ModelProto, Report]:
+        """Return a model in float16 inside, and the report of its conversion."""
+        options = replace(self.host.options, half=True, keep_io_types=True)
+        _, converted = convert(model, options, self.feeds, report := Report())
+        return converted.flush(), report
 
     def reference(self) -> Candidate:
         """Return the original in float16, which the rounding of candidates is compared with."""
         path = f"{self._place}half.onnx"
-        directory = os.path.dirname(os.path.abspath(self.original.path))
-        model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
-        save_model(self._converted(model, directory), path, directory)
-        return Candidate(path, frozenset(), facts_of(path))
+        model = Model.load(self.original.path)
+        proto, half = self._converted(model)
+        save_model(proto, path, model.base_dir)
+        return Candidate(path, frozenset(), facts_of(path), half=half)
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled.
@@ -244,13 +250,13 @@ class Builder:
         """
         path = f"{self._place}shrunk.onnx"
         directory = os.path.dirname(os.path.abspath(self.original.path))
-        model = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
-        if self._half:
-            model = self._converted(model, directory)
+        model, half = onnx.ModelProto.FromString(Path(self.original.path).read_bytes()), None
+        if self.half:
+            model, half = self._converted(Model(model, path=self.original.path))
         if not self._keep_metadata:
             shrink(model)
         save_model(model, path, directory)
-        return Candidate(path, frozenset(), facts_of(path))
+        return Candidate(path, frozenset(), facts_of(path), half=half)
 
     def write(self, candidate: Candidate, output: str) -> None:
         """Write a candidate; weights in another file stay where they are beside the input.

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from gehost.errors import ModelError, one_line
+from gehost.half import rounding, too_large
 from gehost.optimizing.build import Builder, Candidate
 from gehost.optimizing.target import Target
 from gehost.verify import Baseline, Runner, Verification, compare_outputs
+from gehost.verify.rounded import rounded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +36,9 @@ class Checker:
     half: Baseline | None = None
     """Of the original in float16, where candidates are converted."""
     results: dict[str, Verification] = field(default_factory=dict[str, Verification])
+    """Of the files; of those that are converted, beside the original's conversion."""
+    wide: dict[str, Verification] = field(default_factory=dict[str, Verification])
+    """Of the files before their conversion to float16, beside the original."""
     _there: list[tuple[Feeds, Feeds]] | None = None
     """Inputs and the original's outputs on the target's own runtime."""
     _failure_there: str = ""
@@ -48,6 +56,29 @@ class Checker:
         result = self.results[candidate.path]
         return self._problem_there(candidate) if result.equal else result.summary()
 
+    def numbers(self, candidate: Candidate) -> str:
+        """Return what was compared for a file, and how far apart its numbers are."""
+        result, wide = self.results.get(candidate.path), self.wide.get(candidate.path)
+        if candidate.half is None:
+            return _largest(result)
+        if result is None:
+            return f"of the original in float16; {self._off(candidate)}"
+        before = f"{_largest(wide)} before float16, then " if wide is not None else ""
+        return f"{before}{_largest(result)} beside the original in float16; {self._off(candidate)}"
+
+    def _off(self, candidate: Candidate) -> str:
+        """Return how far float16 is off the original in float32."""
+        model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
+        why = too_large(model)
+        if why:
+            return f"not compared with float32: {why}"
+        directory = os.path.dirname(os.path.abspath(candidate.path))
+        half = Runner(
+            rounded(model, directory), base_dir=directory, libraries=self._libraries(candidate)
+        )
+        error, off = rounding(self.baseline.runs, half)
+        return error or off
+
     def uncompared(self) -> str:
         """Return why no numbers were compared on the target's own runtime, or ""."""
         if self._expected_there() or not self._failure_there:
@@ -59,7 +90,7 @@ class Checker:
         if self.half is None:
             return self.baseline.against(self._model_of(candidate))
         if candidate.wide:
-            result = self.baseline.against(candidate.wide)
+            result = self.wide[candidate.path] = self.baseline.against(candidate.wide)
             os.unlink(candidate.wide)  # each is as large as the model
             if not result.equal:
                 return result
@@ -69,8 +100,12 @@ class Checker:
         """Return the file, with its own library where it has one."""
         if not candidate.library:
             return candidate.path
-        libraries = (*self.baseline.runner.libraries, candidate.library)
+        libraries = self._libraries(candidate)
         return Runner(candidate.path, libraries=libraries, role="result", widens=True)
+
+    def _libraries(self, candidate: Candidate) -> tuple[str, ...]:
+        own = (candidate.library,) if candidate.library else ()
+        return (*self.baseline.runner.libraries, *own)
 
     def _problem_there(self, candidate: Candidate) -> str:
         """Return how the outputs on the target's own runtime differ, or ""."""
@@ -102,6 +137,12 @@ class Checker:
                 except Exception as error:  # noqa: BLE001 - of many types, as above
                     self._failure_there = self._failure_there or one_line(str(error))
         return self._there
+
+
+def _largest(result: Verification | None) -> str:
+    outputs = result.outputs if result is not None else ()
+    worst = max((output.max_abs for output in outputs), default=0.0)
+    return f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
 
 
 def right_candidate(

@@ -48,6 +48,9 @@ class OptimizeReport:
     unmeasured: str = ""
     """Why it was not."""
     numbers: str = ""
+    """What was compared, and how far apart the numbers are."""
+    kept_float32: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Nodes that compute in float32 in a file of float16, by reason."""
     trials: list[GroupTrial] = field(default_factory=list[GroupTrial])
     dropped: dict[str, str] = field(default_factory=dict[str, str])
     """Passes that failed or changed numbers, with the reason."""
@@ -172,6 +175,7 @@ class OptimizeReport:
             "gain": None if self.gain is None else _gain_data(self.gain),
             "unmeasured": self.unmeasured,
             "numbers": self.numbers,
+            "kept_float32": self.kept_float32,
             "trials": [trial.as_dict() for trial in self.trials],
             "dropped": self.dropped,
             "refused": self.refused,

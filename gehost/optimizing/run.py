@@ -350,7 +350,7 @@ class _Run:
             provider=self._target.provider,
             generated=True,  # several sequences, some of them padded: kernels differ there
         )
-        if self._options.half:
+        if self._builder.half:
             original = self._builder.reference()
             model = self._builder.host.original(original.path, self._libraries)
             half = Baseline.of(model, provider=self._target.provider, source=baseline)
@@ -589,14 +589,13 @@ class _Run:
         report.result = (
             "original" if best.report is None else "optimized" if best.effective else "cleaned"
         )
-        cached = checker.results.get(best.path)
-        worst = max((output.max_abs for output in cached.outputs), default=0.0) if cached else 0.0
-        report.numbers = f"equal (largest difference {worst:.2g})" if worst else "equal to the bit"
+        report.numbers = checker.numbers(best)
         if checker.uncompared():
             report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
-        if self._options.half:
-            report.numbers += ", beside the original in float16"
-            report.notes += self._builder.half_notes
+        report.notes += [self._builder.stays] if self._builder.stays else []
+        if best.half is not None:
+            report.notes += best.half.notes
+            report.kept_float32 = best.half.kept_float32
         report.fused = _fused(report)
         report.refused = dict(refusals(best.report, self._builder.reasons.texts))
         report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}

@@ -34,6 +34,10 @@ class ReportData:
     """About the input: inconsistent types, which ``onnx.checker`` with full checks refuses."""
     needs: list[str] = field(default_factory=list[str])
     """Runtimes that have the kernels of the compiled model, as ``onnxruntime>=1.21.1``."""
+    half: bool = False
+    """Whether the compiled model becomes float16, as the option asks and its types allow."""
+    kept_float32: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Nodes that compute in float32 then, by reason."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The ``HostOptions``, paths as text."""
     versions: dict[str, str] = field(default_factory=dict[str, str])

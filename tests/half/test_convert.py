@@ -237,7 +237,10 @@ def test_a_weight_beyond_the_range_is_not_cut() -> None:
     model = graph("float[N, 4] x", "y = Mul (x, w)", weights="float w = {100000}")
     conversion = to_float16(model)
     assert weight(conversion.model, "w") == 100000
-    assert "too large for float16): 1 Mul" in conversion.notes[0]
+    assert conversion.notes == (
+        'half: 1 node keeps float32 (constants too large for float16): Mul "y"',
+    )
+    assert conversion.kept == {"constants too large for float16": ['Mul "y"']}
 
 
 def test_a_weight_of_both_types_is_in_the_file_twice() -> None:
@@ -299,7 +302,10 @@ def test_a_model_in_half_stays_as_it_is() -> None:
     model = graph("float[N, 4] x", "h = Cast <to = 10> (x) r = Relu (h) y = Cast <to = 1> (r)")
     conversion = to_float16(model)
     assert conversion.model == model
-    assert conversion.notes == ("half: the model has half tensors already, and stays as it is",)
+    assert conversion.notes == (
+        "half: the model has tensors of float16 already, and stays as it is",
+    )
+    assert not conversion.is_converted
 
 
 def test_numbers_out_of_range_on_feeds_are_named_and_stay_float32() -> None:
@@ -318,3 +324,45 @@ def test_bfloat16_counts_as_half() -> None:
     array = np.ones(2, ml_dtypes.bfloat16)
     model.graph.initializer.append(onnx.numpy_helper.from_array(array, "b"))
     assert to_float16(model).model == model
+
+
+def test_a_kernel_that_reads_a_number_out_of_range_stays_float32() -> None:
+    model = graph(
+        "float[N, 4] x",
+        "a = Mul (x, w) y = com.microsoft.QuickGelu (a)",
+        weights="float w = {1000}",
+    )
+    conversion = to_float16(model, feeds=[{"x": np.full((1, 4), 90.0, np.float32)}])
+    assert conversion.kept == {"numbers outside of float16's range": ['Mul "a"', 'QuickGelu "y"']}
+
+
+def test_a_function_that_reads_a_number_out_of_range_has_that_reason() -> None:
+    model = graph(
+        "float[N, 4] x",
+        "a = Mul (x, w) b = acme.Twice (a) c = Div (b, w) y = acme.Twice (c)",
+        weights="float w = {1000}",
+    )
+    model.opset_import.append(onnx.helper.make_opsetid("acme", 1))
+    model.functions.append(
+        onnx.parser.parse_function(
+            '<domain: "acme", opset_import: ["": 20]> Twice (x) => (y) { y = Add (x, x) }'
+        )
+    )
+    conversion = to_float16(model, feeds=[{"x": np.full((1, 4), 90.0, np.float32)}])
+    assert conversion.kept == {
+        "numbers outside of float16's range": ['Mul "a"', 'Twice "b"', 'Div "c"'],
+        "functions, of which one call needs it": ['Twice "y"'],
+    }
+
+
+def test_many_nodes_are_few_lines_and_all_in_the_data() -> None:
+    body = " ".join(f"h{i + 1} = Mul (h{i}, w)" for i in range(40))
+    model = graph("float[N, 4] h0", f"{body} y = Relu (h40)", weights="float w = {1.001}")
+    feeds = [{"h0": np.full((1, 4), 1e5, np.float32)}]
+    conversion = to_float16(model, feeds=feeds)
+    assert len(conversion.notes) < 10
+    assert 'half: Mul "h1" reaches 1e+05, above 65504: kept in float32' in conversion.notes
+    assert max(map(len, conversion.notes)) < 250
+    (labels,) = conversion.kept.values()
+    assert len(labels) == 41
+    assert " and 35 more" in conversion.notes[-1]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import json
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.numpy_helper
+import onnx.parser
 import pytest
 
 from gehost import Host, HostOptions, NumbersDifferError, UsageError
+from gehost.cli import run
 from gehost.host import in_half as module
 from gehost.verify import Runner
 
@@ -80,3 +86,94 @@ def test_options_of_the_conversion_need_it() -> None:
         HostOptions(keep_io_types=True)
     with pytest.raises(UsageError, match="keep_float32: only used by half; turn half on"):
         HostOptions(keep_float32=["Softmax"])
+
+
+def text_model(dtype: str, body: str = "h = MatMul (x, w) y = Relu (h)", io: str = "") -> Any:
+    io = io or dtype
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        g ({io}[N, 4] x) => ({io}[N, 4] y) {{ {body} }}"""
+    )
+    kind = {"float": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    weights = np.linspace(-1, 1, 16).reshape(4, 4).astype(kind)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    return model
+
+
+CASTS = "a = Cast <to = 10> (x) h = MatMul (a, w) b = Cast <to = 1> (h) y = Relu (b)"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (text_model("float16"), "float16"),
+        (text_model("bfloat16"), "bfloat16"),
+        (text_model("float16", CASTS, "float"), "float16"),
+        (
+            text_model("float16", CASTS.replace("(b)", "(b, b)").replace("Relu", "Mul"), "float"),
+            "float16",
+        ),
+    ],
+    ids=["float16", "bfloat16", "float32 outside", "mixed"],
+)
+def test_a_model_in_half_is_compared_once_and_stays(
+    model: onnx.ModelProto, name: str, keep: bool, tmp_path: Path
+) -> None:
+    onnx.save(model, tmp_path / "m.onnx")
+    options = HostOptions(half=True, verify=True, keep_io_types=keep)
+    report = Host(options).compile(tmp_path / "m.onnx", tmp_path / "o.onnx")
+    assert report.verify["equal"]
+    assert not report.half
+    notes = [note for note in report.notes if note.startswith("half: ")]
+    assert notes == [f"half: the model has tensors of {name} already, and stays as it is"]
+    assert set(types_of(onnx.load(tmp_path / "o.onnx"))) == set(types_of(model))
+    again, _ = Host(options).run(onnx.load(tmp_path / "o.onnx"))
+    assert set(types_of(again)) == set(types_of(model))
+
+
+def test_the_converted_file_is_one_that_stays(tmp_path: Path) -> None:
+    """A second compile with half compares it as a model of half."""
+    host = Host(HostOptions(half=True, verify=True))
+    host.compile(MODELS / "vit.ts17.onnx", tmp_path / "half.onnx")
+    report = host.compile(tmp_path / "half.onnx", tmp_path / "again.onnx")
+    assert report.verify["equal"]
+    assert set(types_of(onnx.load(tmp_path / "again.onnx"))) == {FLOAT16}
+
+
+def test_a_pass_that_writes_half_tensors_leaves_nothing_to_convert(vendors: Any) -> None:
+    vendors.write(
+        "acme/a.py",
+        """
+        @REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+        class Narrow(PatternFusionPass):
+            def Patterns(self):
+                builder = EsGraphBuilder("p")
+                return [Pattern(builder.BuildAndReset([es.Relu(builder.CreateInput(0))]))]
+
+            def Replacement(self, match):
+                builder = EsGraphBuilder("r")
+                x = es.Cast(builder.CreateInput(0), to=DataType.FLOAT16)
+                return builder.BuildAndReset([es.Cast(es.Relu(x), to=DataType.FLOAT)])
+        """,
+    )
+    options = HostOptions(vendors=[vendors.root], half=True, verify=True, rtol=1e-2, atol=1e-2)
+    result, report = Host(options).run(text_model("float"))
+    assert set(types_of(result)) == {FLOAT}
+    assert any("tensors of float16 already" in note for note in report.notes)
+
+
+def test_what_keeps_float32_is_in_the_report_and_on_its_page(tmp_path: Path) -> None:
+    model = text_model("float", "h = MatMul (x, w) b = Mul (h, big) y = Tanh (b)")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1e6), "big"))
+    onnx.save(model, tmp_path / "m.onnx")
+    arguments = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--half"]
+    arguments += ["--verify", "--vendors", "gehost:onnx"]
+    pages = [tmp_path / "r.json", tmp_path / "r.html"]
+    assert run([*arguments, *(word for page in pages for word in ("--report", str(page)))]) == 0
+    data = json.loads(pages[0].read_text())
+    assert data["half"] is True
+    assert data["kept_float32"]
+    for why, labels in data["kept_float32"].items():
+        line = f"float32 ({why}): {', '.join(labels)}"
+        assert line in html.unescape(pages[1].read_text())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import onnx.numpy_helper
 import pytest
 
 import gehost
+from gehost.cli import run
 from gehost.testing import parse
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -107,3 +111,67 @@ def test_a_pass_that_changes_numbers_is_dropped(vendors: Any, factor: float) -> 
     report = gehost.optimize(model, "cuda", half=True, measured=False, vendors=vendor).report
     assert list(report.dropped) == ["Scaled"]
     assert "differ" in report.dropped["Scaled"]
+
+
+def products(size: float) -> onnx.ModelProto:
+    """Return two products, the second of numbers around ``size``, and a norm."""
+    draw = np.random.default_rng(0)
+    weights = {"w": draw.normal(size=(32, 32)), "v": draw.normal(size=(32, 32)) * size}
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[1, 8, 32] x) => (float[1, 8, 32] y)
+    <float[32] g = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}>
+    { a = MatMul (x, w) b = Relu (a) c = MatMul (b, v) y = LayerNormalization (c, g) }"""
+    return parse(text, {name: array.astype(np.float32) for name, array in weights.items()})
+
+
+def saved(model: onnx.ModelProto, path: Path) -> str:
+    onnx.save(model, path)
+    return str(path)
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_product_out_of_range_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: bool
+) -> None:
+    """In the text, the data and the page, whichever file is written."""
+    path = saved(products(1e4), tmp_path / "m.onnx")
+    pages = [str(tmp_path / "r.json"), str(tmp_path / "r.html")]
+    words = ["optimize", path, "-o", str(tmp_path / "o.onnx"), "--half", "--for", "cuda"]
+    words += ["--budget", "3s"] if measured else ["--no-measure"]
+    assert run([*words, *(word for page in pages for word in ("--report", page))]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r'half: MatMul "c" reaches [\d.e+]+, above 65504: kept in float32', text)
+    assert "off by" in text
+    kept = json.loads(Path(pages[0]).read_text())["kept_float32"]
+    assert kept == {"numbers outside of float16's range": ['MatMul "c"', 'LayerNormalization "y"']}
+    page = " ".join(html.unescape(Path(pages[1]).read_text()).split())
+    assert "<html" in page
+    assert 'MatMul "c" reaches' in page
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kept_float32"] == kept
+
+
+def test_numbers_say_what_was_compared() -> None:
+    model = products(1.0)
+    wide = gehost.optimize(model, "cuda", measured=False).report.numbers
+    assert "float16" not in wide
+    half = gehost.optimize(model, "cuda", half=True, measured=False).report.numbers
+    assert re.fullmatch(
+        r"equal .* before float16, then equal .* beside the original in float16; "
+        r"float16 is off by 0\.\d+ \(relative, root mean square\)",
+        half,
+    )
+    converted = gehost.optimize(model, "cuda", half=True, measured=False).model
+    again = gehost.optimize(converted, "cuda", half=True, measured=False).report
+    assert "float16" not in again.numbers
+    assert any("tensors of float16 already" in note for note in again.notes)
+    assert not again.kept_float32
+
+
+def test_the_file_names_the_runtime_that_half_needs() -> None:
+    """Kernels of residual norms hold epsilon in half before 1.31.1, those of float32 do not."""
+    model = onnx.load(MODELS / "bert.ts17.onnx")
+    for half, needs in ((False, "onnxruntime>=1.21.1"), (True, "onnxruntime>=1.31.1")):
+        result = gehost.optimize(model, "cuda", half=half, measured=False)
+        entries = {entry.key: entry.value for entry in result.model.metadata_props}
+        assert entries["gehost.needs"] == needs
+        assert entries["gehost.target"] == "cuda"

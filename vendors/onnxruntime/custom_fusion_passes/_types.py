@@ -20,12 +20,13 @@ def no_kernel(
 ) -> str:
     """Return why the target has no kernel of an operator for its first input, or "".
 
-    ``inside`` is the type in which the model computes: float32 of a half type asks for as much.
+    ``inside`` is the type in which the file computes: float32 of a half type asks for as much.
     """
     if value is None:
         return context.target.why_not(operator, None, RUNTIME)
     kernel = context.target.kernel(operator, value.dtype, RUNTIME)
-    if kernel is not None and inside not in (None, value.dtype) and kernel.inside != "float32":
+    dtype = context.target.in_file(value.dtype, operator)
+    if kernel is not None and inside not in (None, dtype) and kernel.inside != "float32":
         release = context.target.version and f" {context.target.version}"
         where = f"{kernel.provider}{release}"
         return f"precision: float32 inside, which {operator} on {where} may not have"

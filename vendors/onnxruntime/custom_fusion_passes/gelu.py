@@ -73,7 +73,8 @@ class OrtBiasGeluPass(ActivationFusionPass):
             problem = "tanh: approximated by tanh"
         elif own.compute in HALVES and own.constant is None and own.node.op != "Gelu":
             problem = "constants: of half, several, which the kernel does not round"
-        problem = problem or not_float(own.x) or no_kernel(self.context, BIAS, own.x, own.compute)
+        inside = self.context.target.in_file(own.compute, BIAS)
+        problem = problem or not_float(own.x) or no_kernel(self.context, BIAS, own.x, inside)
         return activation.reject(problem) if problem else True
 
     def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
@@ -105,7 +106,8 @@ class OrtQuickGeluPass(ActivationFusionPass):
 
     def MeetRequirements(self, activation: ActivationCall) -> bool | Refusal:
         own = activation.description
-        problem = not_float(own.x) or no_kernel(self.context, QUICK, own.x, own.compute)
+        inside = self.context.target.in_file(own.compute, QUICK)
+        problem = not_float(own.x) or no_kernel(self.context, QUICK, own.x, inside)
         return activation.reject(problem) if problem else True
 
     def Replacement(self, activation: ActivationCall) -> EsTensor | Refusal:
