@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from gehost.errors import ModelError, VendorError
 from gehost.host.context import CompileContext
 from gehost.infer import infer_model
-from gehost.infer.findings import type_clash, type_findings, untaken_half
+from gehost.infer.findings import type_findings, unloadable
 from gehost.passes.cleanup import clean_up, take_branches
 from gehost.stages import CustomPassStage
 
@@ -44,13 +44,8 @@ def _infer_types(context: CompileContext) -> None:
     with context.report.timed("infer_shape"):
         try:
             infer_model(context.model, context.inferrer)
-            clash = type_clash(context.model, context.inferrer)
-            hint = "export or convert the model again, all in one type there, or put a Cast "
-            hint += "before the node"
-            if not clash:
-                clash, hint = untaken_half(context.model, context.inferrer)
-            if clash:
-                why = f"{clash}; no runtime loads that"
+            why, hint = unloadable(context.model, context.inferrer)
+            if why:
                 raise ModelError(why, where=context.model, hint=hint)
             context.report.warnings.extend(type_findings(context.model, context.inferrer))
         except VendorError as error:  # the shape function or the body of a custom operator

@@ -54,6 +54,18 @@ def type_findings(model: Model, inferrer: Inferrer) -> list[str]:
     return findings
 
 
+def unloadable(model: Model, inferrer: Inferrer) -> tuple[str, str]:
+    """Return at which node types meet that no runtime loads, and the way out.
+
+    Both are empty where there is no such node.
+    """
+    clash = type_clash(model, inferrer)
+    hint = "export or convert the model again, all in one type there, or put a Cast before the node"
+    if not clash:
+        clash, hint = untaken_half(model, inferrer)
+    return (f"{clash}; no runtime loads that", hint) if clash else ("", "")
+
+
 def type_clash(model: Model, inferrer: Inferrer) -> str:
     """Return where two element types meet that no operator takes together, or "".
 

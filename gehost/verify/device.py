@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ import onnx
 import onnx.helper
 
 from gehost.errors import ModelError, UsageError, one_line
-from gehost.spelling import counted
+from gehost.spelling import counted, nearest
 from gehost.verify.onnx_runtime import onnx_runtime
 
 if TYPE_CHECKING:
@@ -58,13 +58,26 @@ def check_provider(name: str) -> str:
     short = {full.removesuffix(_SUFFIX).lower(): full for full in available}
     cached = short.get(name.removesuffix(_SUFFIX).lower())
     if cached is None:
-        package = _PACKAGES.get(name.lower(), "")
         raise UsageError(
             f"provider {name!r}: ONNX Runtime {runtime.__version__} here has "
             f"{', '.join(sorted(short))}",
-            hint=f"install the package {package} in place of onnxruntime" if package else "",
+            hint=_way_to(name.removesuffix(_SUFFIX).lower(), short),
         )
     return cached
+
+
+def _way_to(name: str, available: Collection[str]) -> str:
+    """Return what to install for a provider, or which one may be meant."""
+    near = name if name in _PACKAGES else next(iter(nearest(name, {*available, *_PACKAGES})), "")
+    near = "cuda" if name == "gpu" else near
+    if near in available:
+        return f"did you mean {near}?"
+    package = _PACKAGES.get(near, "")
+    if not package:
+        others = ", ".join(f"{other} in {where}" for other, where in sorted(_PACKAGES.items()))
+        return f"other packages have others: {others}"
+    asked = "" if near == name else f"did you mean {near}? "
+    return f"{asked}install the package {package} in place of onnxruntime"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from google.protobuf.message import EncodeError
 
 from gehost.activity import running
 from gehost.errors import ModelError, UnsupportedModelError, UsageError
+from gehost.infer import Inferrer, infer_model
+from gehost.infer.findings import unloadable
 from gehost.ir.files.external import (
     element_bits,
     element_count,
@@ -28,7 +30,10 @@ from gehost.ir.files.external import (
     locate,
     map_data,
 )
+from gehost.ir.model import Model
 from gehost.kernels import kernels, release
+from gehost.ops import OpRegistry
+from gehost.verify.feeds import without_weights
 from gehost.verify.onnx_runtime import onnx_runtime
 from gehost.verify.retype import HALF, holds
 from gehost.verify.room import COPIES_IN_MEMORY, COPIES_OF_FILE, check_room
@@ -117,9 +122,12 @@ class Runner:
         self._session: _OnnxRuntime | _Reference | None = None
         try:
             self._session = self._load(engine)
-        except UnsupportedModelError:
+        except UnsupportedModelError as error:
             if not widens or not holds(self.proto(), HALF):
                 raise
+            # widened, types that clash would be one type
+            if self._fault():
+                raise self._unloadable(error) from error
         self.engine = "onnxruntime" if self._session is None else self._session.name
         """``onnxruntime`` or ``reference``."""
 
@@ -155,7 +163,7 @@ class Runner:
         except Exception as error:  # both engines raise exceptions of many types
             lack = _missing_feature(str(error))
             if not lack:
-                raise ModelError(f"{self._name} does not load: {_one_line(error)}") from error
+                raise self._unloadable(error) from error
             if engine is None and not self.libraries and _TOO_OLD in lack:
                 with suppress(ModelError):
                     return self._in_reference_too(error)
@@ -188,7 +196,23 @@ class Runner:
             lack = _missing_feature(str(message))
             if lack:
                 raise UnsupportedModelError(f"{self._name} cannot run here: {lack}") from error
-            raise ModelError(f"{self._name} does not load: {_one_line(message)}") from error
+            raise self._unloadable(message) from error
+
+    def _unloadable(self, error: Exception) -> ModelError:
+        """Return why the model does not load: the node whose types clash, or the engine's words."""
+        fault = self._fault()
+        if fault:
+            return ModelError(fault[0], where=self._name, hint=fault[1])
+        return ModelError(f"{self._name} does not load: {_one_line(error)}")
+
+    def _fault(self) -> tuple[str, str] | None:
+        """Return at which node types meet that no engine takes, and the way out."""
+        with suppress(Exception):  # of a model that is not valid: the engine's words name it
+            model = Model(without_weights(self.proto()))
+            infer_model(model, inferrer := Inferrer(model, OpRegistry()))
+            why, hint = unloadable(model, inferrer)
+            return (why, hint) if why else None
+        return None
 
     def like(
         self,

@@ -166,3 +166,24 @@ def test_a_device_that_is_not_judged_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(compare_module.Forms, "precise", no_room)
     base = Baseline.of(model, provider="cuda")
     assert "not judged on cuda: its run in float64 needs 1 GiB" in base.against(model).summary()
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("cuda", "install the package onnxruntime-gpu in place of onnxruntime"),
+        ("cud", "did you mean cuda? install the package onnxruntime-gpu in place of onnxruntime"),
+        ("gpu", "did you mean cuda? install the package onnxruntime-gpu in place of onnxruntime"),
+        ("OpenVIN", "did you mean openvino? install the package onnxruntime-openvino"),
+        ("cpuu", "did you mean cpu?"),
+        ("nosuch", "other packages have others: cuda in onnxruntime-gpu, dml in"),
+    ],
+)
+def test_a_provider_that_is_not_there_comes_with_advice(
+    monkeypatch: pytest.MonkeyPatch, name: str, advice: str
+) -> None:
+    names = ["CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
+    with pytest.raises(UsageError) as error:
+        check_provider(name)
+    assert f"here has cpu; {advice}" in str(error.value)

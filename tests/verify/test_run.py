@@ -10,8 +10,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
+from gehost.cli import run
 from gehost.errors import ModelError, UsageError
 from gehost.verify import Runner, compare
 
@@ -209,3 +211,27 @@ def test_nothing_is_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [options.graph_optimization_level for options in inputs] == [
         runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     ]
+
+
+@pytest.mark.parametrize(("name", "number"), [("float16", 10), ("bfloat16", 16)])
+def test_types_that_clash_are_named_with_the_node_and_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, number: int
+) -> None:
+    """Also of bfloat16, which runs widened: there both would be float32."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        g (float[N] x, {name}[N] z) => (float[N] y) {{
+            h = Cast <to = {number}> (x) a = Add (h, x) b = Add (h, z) y = Cast <to = 1> (b) }}"""
+    )
+    model.graph.node[1].name = "mixed"
+    path = str(tmp_path / "m.onnx")
+    onnx.save(model, path)
+    expected = f'{path}: Add "mixed": input 0 is {name} and input 1 float32; no runtime loads that'
+    vendors, folder = ["--vendors", "gehost:onnx"], str(tmp_path / "b")
+    words: tuple[list[str], ...]
+    words = (["verify", path, path], ["bisect", path, "-o", folder, *vendors])
+    for arguments in (*words, ["tune", path, "-o", str(tmp_path / "t.json"), *vendors]):
+        assert run(arguments) == 3
+        error = capsys.readouterr().err
+        assert expected in error
+        assert "put a Cast before the node" in error
