@@ -101,7 +101,7 @@ BY_ANOTHER = {
     "tune/test_run.py": ["cli/tune.py", "host/kinds.py"],
     "optimizing/test_run.py": [
         "cli/optimize.py", "optimizing/build.py", "optimizing/check.py", "optimizing/facts.py",
-        "optimizing/kernels.py", "optimizing/report.py", "optimizing/target.py",
+        "optimizing/kernels.py", "optimizing/omit.py", "optimizing/report.py", "optimizing/target.py",
     ],
     "vendors/ascend/test_ge_operators.py": ["host/ge_operators.py"],
     "hostile/test_faults.py": ["ir/check.py"],

@@ -10,6 +10,7 @@ import click
 from gehost.cli.completion import complete_stages
 from gehost.cli.options import compile_options, options_of
 from gehost.cli.output import print_text, writing_output
+from gehost.errors import UsageError
 
 if TYPE_CHECKING:
     from gehost.ir.model import Model
@@ -67,6 +68,10 @@ def show(
     from gehost.diagnose.sizes import show_sizes
     from gehost.host.containment import output_on_stderr
 
+    if stage is None and look is None and not sizes:
+        for name in ("vendors", "enable", "disable", "only"):
+            if choices[name]:
+                raise UsageError(f"--{name} has an effect with --stage alone")
     options = options_of(choices, quiet=stage is None)
     with output_on_stderr(), Progress().showing(what="reading"):
         if look is not None:

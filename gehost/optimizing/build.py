@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,15 @@ from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.optimizing.apart import LARGE, put_apart, put_back
-from gehost.optimizing.facts import Facts, facts_of, foreign_nodes, has_constant_nodes
+from gehost.optimizing.facts import (
+    Facts,
+    facts_of,
+    foreign_nodes,
+    has_constant_nodes,
+    nodes_of,
+    operator_of,
+)
+from gehost.optimizing.omit import omit
 from gehost.optimizing.shrink import shrink
 from gehost.optimizing.target import Target
 from gehost.options import HostOptions
@@ -57,6 +66,10 @@ class Candidate:
     """The compiled file before its conversion to float16; "" if there is none."""
     half: Report | None = None
     """Of the conversion to float16; None if it is not converted."""
+    makers: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The passes that made the nodes of an operator."""
+    omitted: tuple[str, ...] = ()
+    """What is not in the file for its size, as text."""
 
     @property
     def effective(self) -> list[str]:
@@ -107,6 +120,7 @@ class Builder:
             ModelError: it cannot be read, or is not valid.
             UsageError: an option does not fit the model.
         """
+        self._source = model
         self._place, self._target, self._keep_metadata = place, target, keep_metadata
         self.feeds: Sequence[Feeds] = ()
         """Inputs on which numbers out of half's range are looked for."""
@@ -114,7 +128,9 @@ class Builder:
         loaded = replace(options, dims={}, enable=(), disable=(), only=())
         self.host = Host(loaded, plugins=[("reasons", self.reasons)])
         self._names = [spec.name for spec in self.host.passes]
-        reader = self.host.with_options(dims=options.dims)
+        reader = self.host.with_options(
+            dims=options.dims, enable=options.enable, disable=options.disable, only=options.only
+        )  # which finds names that no pass has
         path = model
         reader.importers.load(path, options.settings).close()  # a ModelError before all else
         runner_source = (
@@ -137,6 +153,7 @@ class Builder:
         self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
         self.half = half and not self.stays
         self._prepared = self._prepare(self.original.path)
+        self._lighter: dict[str, Candidate] = {}
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
         paying = set(target.passes).difference(target.slower_here()).intersection(self._names)
@@ -202,8 +219,8 @@ class Builder:
         host = self.host.with_options(
             enable=sorted(passes), disable=off, half=half, keep_io_types=half
         )
-        report = Report(model=self.original.path, options=host.options.as_dict())
-        converted = self._write(host, self._prepared, report, path)
+        report = Report(model=self._source, options=host.options.as_dict())
+        makers, converted = self._write(host, self._prepared, report, path)
         facts = facts_of(path)
         room = min(self.original.facts.size - facts.size, _ROOM)
         if room > 0 and not half and has_constant_nodes(path):
@@ -211,13 +228,42 @@ class Builder:
             self._write(host, path, Report(model=path), path)
             facts = facts_of(path)
         wide = _wide(path) if half else ""
-        return Candidate(path, passes, facts, report, wide=wide, half=converted)
+        return Candidate(path, passes, facts, report, wide=wide, half=converted, makers=makers)
 
-    def _write(self, host: Host, source: str, report: Report, path: str) -> Report | None:
-        """Write a compiled file; return the report of its conversion, if it is converted."""
+    def lightest(self, candidate: Candidate) -> Candidate:
+        """Return a file of the same nodes that is not larger than the original, if there is one.
+
+        What the target does not read goes, but only where the file would be too large: function
+        bodies of operators that it has kernels for, notes, names of new nodes. Another runtime
+        may need the bodies, and readers like the names.
+        """
+        excess = candidate.facts.size - self.original.facts.size
+        if excess <= 0:
+            return candidate
+        if candidate.path not in self._lighter:
+            path = f"{candidate.path.removesuffix('.onnx')}.light.onnx"
+            model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
+            original = onnx.ModelProto.FromString(Path(self.original.path).read_bytes())
+            omitted = omit(model, original, excess, self._target.domains, candidate.path)
+            save_model(model, path, os.path.dirname(os.path.abspath(path)))
+            self._lighter[candidate.path] = replace(
+                candidate, path=path, facts=facts_of(path), wide="", omitted=tuple(omitted)
+            )
+        return self._lighter[candidate.path]
+
+    def _write(
+        self, host: Host, source: str, report: Report, path: str
+    ) -> tuple[dict[str, frozenset[str]], Report | None]:
+        """Write a compiled file.
+
+        Returns:
+            The passes that made the nodes of each operator; the report of its conversion, if it is
+            converted.
+        """
         half = None
         with host.compiled(source, report) as model:
             proto = model.flush()
+            makers = _makers(proto)
             if self._target.standard:
                 _refuse_foreign(proto, self._target.operators)
             if self.half:
@@ -227,7 +273,7 @@ class Builder:
             if not self._keep_metadata:
                 shrink(proto)
             save_model(proto, path, model.base_dir)
-        return half
+        return makers, half
 
     def _converted(self, model: Model) -> tuple[onnx.ModelProto, Report]:
         """Return a model in float16 inside, and the report of its conversion."""
@@ -274,6 +320,16 @@ class Builder:
 def _wide(path: str) -> str:
     """Return where a file is before its conversion."""
     return path.removesuffix(".onnx") + ".wide.onnx"
+
+
+def _makers(model: onnx.ModelProto) -> dict[str, frozenset[str]]:
+    """Return the passes that made the nodes of each operator."""
+    results: dict[str, set[str]] = defaultdict(set)
+    for node in nodes_of(model):
+        for entry in node.metadata_props:
+            if entry.key == PASS:
+                results[operator_of(node)].add(entry.value)
+    return {op: frozenset(passes) for op, passes in results.items()}
 
 
 class Reasons:

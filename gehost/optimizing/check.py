@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from gehost.errors import ModelError, one_line
+from gehost.errors import ModelError
 from gehost.half import rounding, too_large
 from gehost.optimizing.build import Builder, Candidate
-from gehost.optimizing.target import Target
+from gehost.optimizing.target import Target, reason_of
 from gehost.verify import Baseline, Runner, Verification, compare_outputs
 from gehost.verify.rounded import rounded
 
@@ -121,7 +121,7 @@ class Checker:
                         why = output.reason or f"{output.a} and {output.b}"
                         return f"differs in {self.target.title()} at {output.place}: {why}"
         except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
-            return f"does not run in {self.target.title()}: {one_line(str(error))}"
+            return f"does not run in {self.target.title()}: {reason_of(error)}"
         return ""
 
     def _expected_there(self) -> Sequence[tuple[Feeds, Feeds]]:
@@ -135,7 +135,7 @@ class Checker:
                 try:
                     self._there.append((feeds, run(feeds)))
                 except Exception as error:  # noqa: BLE001 - of many types, as above
-                    self._failure_there = self._failure_there or one_line(str(error))
+                    self._failure_there = self._failure_there or reason_of(error)
         return self._there
 
 

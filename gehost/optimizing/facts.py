@@ -53,8 +53,8 @@ class Facts:
 def facts_of(path: str) -> Facts:
     """Read a file and count; weights outside of it are not read."""
     model = onnx.ModelProto.FromString(Path(path).read_bytes())
-    nodes = [node for graph in _graphs(model) for node in graph.node]
-    operators = Counter(_operator(node) for node in nodes if node.op_type != "Constant")
+    nodes = list(nodes_of(model))
+    operators = Counter(operator_of(node) for node in nodes if node.op_type != "Constant")
     outside = sum(_length(tensor) for tensor in external_tensors(model))
     return Facts(
         nodes=operators.total(),
@@ -73,9 +73,8 @@ def foreign_nodes(model: onnx.ModelProto, others: Collection[str] = ()) -> list[
     opset = next((item.version for item in model.opset_import if not item.domain), 0)
     return [
         node
-        for graph in _graphs(model)
-        for node in graph.node
-        if _operator(node) not in others
+        for node in nodes_of(model)
+        if operator_of(node) not in others
         and (node.domain not in ("", "ai.onnx") or schema_at("", node.op_type, opset) is None)
     ]
 
@@ -96,7 +95,14 @@ def bytes_of(size: int) -> str:
     return f"{size} B"
 
 
-def _operator(node: onnx.NodeProto) -> str:
+def nodes_of(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of all graphs."""
+    for graph in _graphs(model):
+        yield from graph.node
+
+
+def operator_of(node: onnx.NodeProto) -> str:
+    """Return ``domain::Type``, or ``Type`` for ONNX's own."""
     return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 

@@ -24,6 +24,24 @@ _TIDYING = (
     "SlicesToSplitPass",
 )
 """Passes that fuse nothing; what they leave says little to a person who has a model."""
+_DESCRIPTIONS = {
+    "Attention": "softmax(q·kᵀ·scale + mask)·v, q, k, v packed",
+    "MultiHeadAttention": "softmax(q·kᵀ·scale + mask)·v",
+    "GroupQueryAttention": "causal attention, heads of k and v shared",
+    "SkipLayerNormalization": "residual, then LayerNormalization",
+    "SkipSimplifiedLayerNormalization": "residual, then RMS normalization",
+    "LayerNormalization": "(x − mean) / σ · scale + bias",
+    "SimplifiedLayerNormalization": "x / root mean square · scale",
+    "RMSNormalization": "x / root mean square · scale",
+    "BiasGelu": "x + bias, then Gelu",
+    "Gelu": "x · Φ(x)",
+    "FusedConv": "convolution, then an activation",
+    "QuickGelu": "x · sigmoid(α·x)",
+    "RotaryEmbedding": "rotation of positions in q and k",
+    "Gemm": "a·b + c",
+    "Sum": "a + b, apart from the norm behind it",
+}
+"""What an operator computes, for the table of fusions."""
 
 
 @dataclass
@@ -31,6 +49,7 @@ class OptimizeReport:
     """The result of ``optimize``; ``lines`` is what the command prints."""
 
     model: str
+    """Its path, "" for one in memory."""
     target: str
     title: str
     """Runtime and version."""
@@ -56,6 +75,10 @@ class OptimizeReport:
     """Passes that failed or changed numbers, with the reason."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Passes that found candidates and took none, with the reason."""
+    passes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The passes that rewrote something, with the operators in the file that each made."""
+    omitted: tuple[str, ...] = ()
+    """What is not in the file for its size."""
     written: str = ""
     result: str = "optimized"
     """What was written: optimized, cleaned, or original."""
@@ -78,11 +101,14 @@ class OptimizeReport:
         removed = f"{self.before.nodes} → {self.after.nodes} nodes"
         sizes = f"{bytes_of(self.before.size)} → {bytes_of(self.after.size)}"
         gain = "not measured" if self.gain is None else f"{self.gain.large.median:.2f} ×"
-        return f"{self.written or self.model}: {gain}, {removed}, {sizes}"
+        if self.gain is not None and self.gain.is_vague:
+            gain = f"not measured well ({self.gain.range()})"
+        return f"{self.written or self.model or 'the model'}: {gain}, {removed}, {sizes}"
 
     def lines(self) -> list[str]:
         """Return the report as text."""
-        results = [f"{one_line(os.path.basename(self.model))}: {self.before.line()}"]
+        name = one_line(os.path.basename(self.model)) or "the model"
+        results = [f"{name}: {self.before.line()}"]
         where = f"for {self.target}: {self.title}, {counted(self.threads, 'thread')}"
         results.append(f"{where}; {self.sizes} (--measure)" if self.sizes else where)
         results += [f"  {note}" for note in self.notes]
@@ -91,16 +117,29 @@ class OptimizeReport:
             results.append(f"not measured: {self.unmeasured}")
         results.append(f"numbers: {self.numbers}")
         if self.gain is not None and not self.pays:
-            low, high = self.gain.large.interval
+            between = self.gain.range()
             wrote = {"original": "the model without its notes"}.get(
                 self.result, f"the {self.result} model"
             )
-            if self.result == "optimized":
-                results.append(f"as fast as the original here ({low:.2f}–{high:.2f} ×)")
+            if self.gain.is_vague:
+                results.append(
+                    f"not measured well: {between}; a longer --budget helps, and a machine that "
+                    f"does nothing else; wrote {wrote}"
+                )
+            elif self.result == "optimized":
+                results.append(f"as fast as the original here ({between})")
             else:
-                results.append(f"nothing pays here ({low:.2f}–{high:.2f} ×); wrote {wrote}")
+                results.append(f"nothing pays here ({between}); wrote {wrote}")
         if self.written:
             results.append(f"wrote {one_line(self.written)}: {self._loads()}")
+        if self.passes:
+            passes = [
+                f"{name} ({', '.join(op.rpartition('::')[2] for op in ops)})" if ops else name
+                for name, ops in self.passes.items()
+            ]
+            results.append(f"passes (--disable PASS): {', '.join(passes)}")
+        if self.omitted:
+            results.append(f"not in the file, for its size: {'; '.join(self.omitted)}")
         results += self._reasons()
         if self.next:
             results.append(f"next: {self.next}")
@@ -173,10 +212,13 @@ class OptimizeReport:
             "after": self.after.as_dict(),
             "fused": {op: {"count": n, "what": what} for op, (n, what) in self.fused.items()},
             "gain": None if self.gain is None else _gain_data(self.gain),
+            "measured_well": self.gain is not None and not self.gain.is_vague,
             "unmeasured": self.unmeasured,
             "numbers": self.numbers,
             "kept_float32": self.kept_float32,
             "trials": [trial.as_dict() for trial in self.trials],
+            "passes": self.passes,
+            "omitted": list(self.omitted),
             "dropped": self.dropped,
             "refused": self.refused,
             "kernels": self.kernels,
@@ -197,6 +239,16 @@ def _gain_data(gain: Gain) -> dict[str, Any]:
                 "pairs": len(item.ratios),
             }
     return results
+
+
+def fused(before: Facts, after: Facts) -> dict[str, tuple[int, str]]:
+    """Return the operators that are more than before, with their number."""
+    gains = {op: count - before.operators.get(op, 0) for op, count in after.operators.items()}
+    return {
+        op: (gain, _DESCRIPTIONS.get(op.rpartition("::")[2], ""))
+        for op, gain in sorted(gains.items(), key=lambda item: -item[1])
+        if gain > 0 and op.rpartition("::")[2] in _DESCRIPTIONS
+    }
 
 
 def refusals(report: Report | None, texts: Mapping[tuple[str, str], str]) -> Mapping[str, str]:

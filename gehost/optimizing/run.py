@@ -25,9 +25,9 @@ from gehost.ir.files.save import output_file, save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
 from gehost.optimizing.kernels import kernel_writer
-from gehost.optimizing.report import OptimizeReport, duration, refusals
+from gehost.optimizing.report import OptimizeReport, duration, fused, refusals
 from gehost.optimizing.search import MOST_NOISE, Gain, GroupTrial, leave_out
-from gehost.optimizing.target import Switch, Target, find_target
+from gehost.optimizing.target import Switch, Target, find_target, reason_of
 from gehost.options import HostOptions
 from gehost.spelling import counted
 from gehost.tune.inputs import Inputs, describe_sizes, realistic_inputs
@@ -173,11 +173,18 @@ def optimize(
             )
         proto = onnx_ir.to_proto(model) if onnx_ir is not None and is_ir else model
         save_model(proto, path, None)
-        report, switch = optimize_file(path, replace(options, output=text), host_options)
+        try:
+            report, switch = optimize_file(path, replace(options, output=text), host_options)
+        except GehostError as error:
+            if str(error.where).startswith(folder):
+                error.where = None  # the caller has no such file
+            raise
         result: Any = onnx.ModelProto.FromString(Path(text).read_bytes())
         if onnx_ir is not None and is_ir:
             result = onnx_ir.from_proto(result)
-        report = replace(report, written="")
+        report = replace(report, model="", written="")
+        if report.compile is not None:
+            report.compile.model = ""
     return Optimized(result, report, None if switch is None else switch.options())
 
 
@@ -278,6 +285,7 @@ class _Run:
 
         checker = self._checker(inputs)
         best, report.dropped = right_candidate(builder, builder.passes, checker.problem, self._show)
+        best = self._not_larger(report, checker, best)
         self._done("fuse and check")
 
         switch = None
@@ -287,13 +295,6 @@ class _Run:
         else:
             report.unmeasured = "--no-measure"
             best = self._with_kernels(report, checker, best) or best
-        measured, best = best, self._not_larger(checker, best)
-        if best is not measured:
-            grown = measured.facts.size - original.facts.size
-            why = f"the file would be {grown} bytes larger than the input"
-            report.dropped["the fused file"] = why
-            if report.gain is not None:
-                report.gain, report.unmeasured = None, "the fused file was, which is not written"
         self._done("measure")
 
         self._show("write and load")
@@ -320,10 +321,9 @@ class _Run:
             raise
         except Exception as error:
             problem = ModelError(
-                f"it does not load in {self._target.title()}: {one_line(str(error))}",
+                f"it does not load in {self._target.title()}: {reason_of(error)}",
                 where=self._path,
-                hint=f"a newer {self._target.title().rpartition(' ')[0]} may load it; "
-                "gehost compile cleans a model without running it",
+                hint="a newer one may load it; gehost compile runs no model",
             )
             try:
                 self._builder.infer_original()
@@ -356,12 +356,41 @@ class _Run:
             half = Baseline.of(model, provider=self._target.provider, source=baseline)
         return Checker(baseline, self._target, original, half)
 
-    def _cleaned(self, checker: Checker, best: Candidate) -> Candidate:
+    def _cleaned(self, report: OptimizeReport, checker: Checker) -> Candidate:
         """Return the file without fusions: what is written where none pays."""
-        if not best.effective:
-            return best
-        cleaned = self._builder.build(())
-        return self._builder.shrunk() if checker.problem(cleaned) else cleaned
+        builder = self._builder
+        cleaned = builder.lightest(builder.build(()))
+        if checker.problem(cleaned):
+            return builder.shrunk()
+        if self._excess(cleaned) > 0:
+            report.dropped["the clean-up"] = _too_large(self._excess(cleaned))
+            return builder.shrunk()
+        return cleaned
+
+    def _not_larger(self, report: OptimizeReport, checker: Checker, best: Candidate) -> Candidate:
+        """Leave out the passes that cost most bytes until the file is no larger than the input."""
+        builder = self._builder
+        while best.effective and self._excess(best) > 0:
+            self._show("leave out a pass: the file is larger than the input")
+            smaller: list[tuple[int, int, str, Candidate]] = []
+            for name in best.effective if self._left() > 0 else ():
+                fewer = builder.build(best.passes - {name})
+                if self._excess(fewer) < self._excess(best):
+                    excess = max(self._excess(fewer), 0)
+                    smaller.append((excess, fewer.facts.nodes, name, fewer))
+            *_, dropped, smallest = min(
+                smaller, key=lambda item: item[:3], default=("all fusions", builder.build(()))
+            )
+            report.dropped[dropped] = _too_large(self._excess(best))
+            best = smallest
+        result = builder.lightest(best)
+        if self._excess(best) > 0 or checker.problem(best) or checker.problem(result):
+            return self._cleaned(report, checker)
+        return result
+
+    def _excess(self, candidate: Candidate) -> int:
+        """Return how many bytes a file is larger than the input, at least."""
+        return self._builder.lightest(candidate).facts.size - self._builder.original.facts.size
 
     # -- measure
 
@@ -392,6 +421,7 @@ class _Run:
 
         best, dropped = right_candidate(self._builder, best.passes, problem, self._show)
         report.dropped |= dropped
+        best = self._not_larger(report, checker, best)
         run = self._run_once(original, inputs)
         if run > self._options.budget * _LONG or self._left() < 4 * run:
             seconds = _whole(max(run * 60, self._options.budget * 2))
@@ -407,7 +437,9 @@ class _Run:
 
         def rebuild(passes: frozenset[str]) -> Candidate | None:
             candidate = self._builder.build(passes)
-            return None if problem(candidate) else candidate
+            if problem(candidate) or self._excess(candidate) > 0:
+                return None
+            return self._builder.lightest(candidate)
 
         compare = partial(self._compare, inputs)
         best, report.trials = leave_out(
@@ -427,7 +459,7 @@ class _Run:
         if best.effective:
             if whole.is_even(self._dead_zone):
                 return best
-            cleaned = self._cleaned(checker, best)
+            cleaned = self._cleaned(report, checker)
             if not cleaned.same_file(best):
                 report.trials = [
                     GroupTrial("all fusions", tuple(best.effective), "slower", whole),
@@ -509,7 +541,7 @@ class _Run:
             for feeds in inputs.feeds:
                 self._runner(candidate, feeds)()()
         except Exception as error:  # noqa: BLE001 - runtimes raise exceptions of many types
-            return f"does not run in {self._target.title()}: {one_line(str(error))}"
+            return f"does not run in {self._target.title()}: {reason_of(error)}"
         return ""
 
     def _run_once(self, candidate: Candidate, inputs: Inputs) -> float:
@@ -565,19 +597,12 @@ class _Run:
 
     # -- write and load
 
-    def _not_larger(self, checker: Checker, best: Candidate) -> Candidate:
-        """Return the best file; the cleaned one, or the input without notes, where it is larger."""
-        size = self._builder.original.facts.size
-        if best.facts.size > size:
-            best = self._cleaned(checker, best)
-        return best if best.facts.size <= size else self._builder.shrunk()
-
     def _load(self, best: Candidate) -> None:
         try:
             self._target.load(self._options.output, self._libraries_of(best))
         except Exception as error:
             raise ModelError(
-                f"the result does not load: {one_line(str(error))}; gehost compile "
+                f"the result does not load: {reason_of(error)}; gehost compile "
                 f"{best.path} finds out why",
                 where=self._options.output,
             ) from error
@@ -596,7 +621,12 @@ class _Run:
         if best.half is not None:
             report.notes += best.half.notes
             report.kept_float32 = best.half.kept_float32
-        report.fused = _fused(report)
+        report.fused = fused(report.before, report.after)
+        report.passes = {
+            name: sorted(op for op, makers in best.makers.items() if name in makers)
+            for name in best.effective
+        }
+        report.omitted = best.omitted
         report.refused = dict(refusals(best.report, self._builder.reasons.texts))
         report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}
         report.dropped |= dict.fromkeys(
@@ -632,35 +662,8 @@ def _groups(builder: Builder, best: Candidate) -> list[tuple[str, tuple[str, ...
     return sorted(results, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
 
 
-def _fused(report: OptimizeReport) -> dict[str, tuple[int, str]]:
-    """Return the operators that are more than before, with their number."""
-    before, after = report.before.operators, report.after.operators
-    gains = {op: count - before.get(op, 0) for op, count in after.items()}
-    return {
-        op: (gain, DESCRIPTIONS.get(op.rpartition("::")[2], ""))
-        for op, gain in sorted(gains.items(), key=lambda item: -item[1])
-        if gain > 0 and op.rpartition("::")[2] in DESCRIPTIONS
-    }
-
-
-DESCRIPTIONS = {
-    "Attention": "softmax(q·kᵀ·scale + mask)·v, q, k, v packed",
-    "MultiHeadAttention": "softmax(q·kᵀ·scale + mask)·v",
-    "GroupQueryAttention": "causal attention, heads of k and v shared",
-    "SkipLayerNormalization": "residual, then LayerNormalization",
-    "SkipSimplifiedLayerNormalization": "residual, then RMS normalization",
-    "LayerNormalization": "(x − mean) / σ · scale + bias",
-    "SimplifiedLayerNormalization": "x / root mean square · scale",
-    "RMSNormalization": "x / root mean square · scale",
-    "BiasGelu": "x + bias, then Gelu",
-    "Gelu": "x · Φ(x)",
-    "FusedConv": "convolution, then an activation",
-    "QuickGelu": "x · sigmoid(α·x)",
-    "RotaryEmbedding": "rotation of positions in q and k",
-    "Gemm": "a·b + c",
-    "Sum": "a + b, apart from the norm behind it",
-}
-"""What an operator computes, for the table of fusions."""
+def _too_large(excess: int) -> str:
+    return f"with it the file is {excess} bytes larger than the input"
 
 
 def _whole(seconds: float) -> int:

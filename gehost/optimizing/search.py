@@ -13,6 +13,8 @@ from gehost.optimizing.build import Candidate
 from gehost.tune.measure import Comparison, verdict_of
 
 Verdict = Literal["pays", "even", "slower", "open"]
+_VAGUE = 0.1
+"""Width from which an interval around 1 does not show that two files are equally fast."""
 MOST_NOISE = 1.02
 """No noise excuses a file that seems slower than this."""
 Rebuild = Callable[[frozenset[str]], Candidate | None]
@@ -41,6 +43,17 @@ class Gain:
         """
         medians = [item.median for item in (self.large, self.small) if item is not None]
         return min(medians) >= 1 / min(dead_zone, MOST_NOISE)
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether the interval leaves open if the second file is faster or slower."""
+        low, high = self.large.interval
+        return low <= 1 <= high and high - low > _VAGUE
+
+    def range(self) -> str:
+        """Return the interval as text."""
+        low, high = self.large.interval
+        return f"{low:.2f}–{high:.2f} ×"
 
     def __str__(self) -> str:
         low, high = self.large.interval

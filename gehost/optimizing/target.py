@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from gehost.errors import UsageError, VendorError, described
+from gehost.errors import UsageError, VendorError, described, one_line
 from gehost.spelling import hint
 
 if TYPE_CHECKING:
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     Feeds = Mapping[str, NDArray[Any]]
 
 GROUP = "gehost.targets"
+_AROUND = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|Fatal error: "
+    r"|Exception from \S+:\d+: |Check '.*?' failed at \S+: |FrontEnd API failed with .*Summary: -- "
+)
+"""What runtimes write around the reason of an error: their own files, and the model's."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a runtime refuses a model, in one line."""
+    return _AROUND.sub("", one_line(str(error)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ def find_target(name: str = "") -> Target:
         return next(entry[item] for item in order if not entry[item].missing() or item == "any")
     if name not in entry:
         raise UsageError(
-            f"--for {name}: there is no such target"
+            f"--for {name}: no such target"
             + (hint(name, entry) or f"; there are {', '.join(entry)}")
         )
     missing = entry[name].missing()

@@ -135,6 +135,17 @@ def test_the_command_prints_and_exits(model: str, capsys: pytest.CaptureFixture[
     assert run(["show", model, "--op", "Nge"]) == 2
 
 
+@pytest.mark.parametrize("option", ["--vendors", "--enable", "--disable", "--only"])
+def test_a_choice_of_passes_needs_a_stage(
+    model: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without one no pass is looked at, so that a name that does not exist went unnoticed."""
+    assert run(["show", model, option, "nosuch"]) == 2
+    assert f"{option} has an effect with --stage alone" in capsys.readouterr().err
+    assert run(["show", model, option, "nosuch", "--stage", "kAfterInferShape"]) == 2
+    assert "nosuch" in capsys.readouterr().err
+
+
 def test_vendors_are_mentioned_only_where_they_run(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,12 +101,59 @@ def test_quiet_prints_a_line_and_json_the_data(
     assert json.loads(report.read_text())["output"] == data["output"]
 
 
+def test_the_pass_of_each_fusion_is_named() -> None:
+    report = gehost.optimize(onnx.load(BERT), "cpu", measured=False).report
+    assert report.as_dict()["passes"]["OrtPackedAttentionPass"] == ["com.microsoft::Attention"]
+    text = " ".join(" ".join(report.lines()).split())
+    assert "passes (--disable PASS): " in text
+    assert "OrtBiasGeluPass (BiasGelu)" in text
+    disabled = gehost.optimize(onnx.load(BERT), "cpu", measured=False, disable=[*report.passes])
+    assert not disabled.report.fused.keys() & {
+        "com.microsoft::Attention",
+        "com.microsoft::BiasGelu",
+    }
+
+
+@pytest.mark.parametrize("result", ["optimized", "cleaned"])
+def test_a_wide_interval_is_not_measured_well(
+    model: Path, tmp_path: Path, pairs: list[Comparison], result: str
+) -> None:
+    """1.12 × [0.81, 1.67] is neither as fast as the original nor faster."""
+    vague = Comparison((0.85, 1.12, 1.5), 0.002, 0.002, 9)
+    pairs[:] = [SAME, SAME, vague] if result == "optimized" else [SAME, vague]
+    source = shutil.copy(BERT, tmp_path) if result == "optimized" else model
+    report = gehost.optimize(source, "cpu").report
+    assert report.result == result
+    assert report.gain is not None
+    text = " ".join(" ".join(report.lines()).split())
+    assert re.search(r"not measured well: \d\.\d\d–\d\.\d\d ×; a longer --budget helps", text)
+    assert "as fast as" not in text
+    assert "nothing pays" not in text
+    assert "not measured well (" in report.headline()
+    assert report.as_dict()["measured_well"] is False
+
+
+def test_a_model_in_memory_has_no_path(vendors: Any) -> None:
+    """It is in a file for the time of the call alone."""
+    report = gehost.optimize(parse(SMALL), "cpu", measured=False).report
+    assert report.model == ""
+    assert report.compile is not None
+    assert report.compile.model == ""
+    assert report.lines()[0].startswith("the model: 4 nodes, ")
+    foreign = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "own" : 1]>'
+        "m (float[2] x) => (float[2] y) { y = own.Nothing(x) }"
+    )
+    with pytest.raises(ModelError, match=r"^it does not load in ONNX Runtime \S+: own:Nothing"):
+        gehost.optimize(foreign, "cpu")
+
+
 def test_a_page_is_written(tmp_path: Path) -> None:
     path = tmp_path / "bert.onnx"
     path.write_bytes(BERT.read_bytes())
     page = tmp_path / "r.html"
     assert command(["optimize", str(path), "--no-measure", "--report", str(page), "-q"]) == 0
-    assert "OrtAttentionPass" in page.read_text(encoding="utf-8")
+    assert "OrtPackedAttentionPass (Attention)" in page.read_text(encoding="utf-8")
 
 
 def test_where_nothing_pays_the_cleaned_model_is_written(
@@ -250,19 +297,80 @@ def test_a_file_is_never_larger_than_the_input(tmp_path: Path) -> None:
     assert not onnx.load(result.model).metadata_props
 
 
-def test_a_gain_is_that_of_the_written_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that is larger than the input is not written, so that its latency is none of the result's."""
-    monkeypatch.setattr(
-        "gehost.optimizing.run._Run._not_larger", lambda self, *_: self._builder.shrunk()
+def _tight(path: Path) -> Path:
+    """Write a model whose names are so short that a function body is longer than what it saves."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        m (float[b, 8] x) => (float[b, 8] y) <float r = {1.4142135}, float o = {1}, float h = {0.5}> {
+            i = Identity(x) p = MatMul(i, w) u = Add(p, c) d = Div(u, r) e = Erf(d) f = Add(e, o)
+            g = Mul(u, f) y = Mul(g, h)
+        }"""
     )
-    path = shutil.copy(BERT, tmp_path)
-    report = gehost.optimize(path, "cpu", budget=2.0).report
-    assert report.gain is None
-    assert not report.pays
-    assert "the fused file" in report.unmeasured
-    assert "larger than the input" in report.dropped["the fused file"]
+    draws = np.random.default_rng(0)
+    for name, shape in (("w", (8, 8)), ("c", (8,))):
+        array = draws.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_fusion_stays_where_the_function_body_goes(tmp_path: Path, measured: bool) -> None:
+    path = _tight(tmp_path / "m.onnx")
+    result = gehost.optimize(path, "cpu", measured=measured)
+    model = onnx.load(result.model)
+    assert Path(result.model).stat().st_size <= path.stat().st_size
+    assert [node.op_type for node in model.graph.node] == ["MatMul", "BiasGelu"]
+    assert not model.functions
+    assert "the function bodies of BiasGelu" in result.report.omitted
+    line = next(line for line in result.report.lines() if line.startswith("not in the file"))
+    assert "the function bodies of BiasGelu" in line
+    onnx.checker.check_model(model, full_check=True)
+
+
+def test_a_body_stays_where_the_file_has_room(tmp_path: Path) -> None:
+    result = gehost.optimize(onnx.load(BERT), "cpu", measured=False)
+    assert {f.name for f in result.model.functions} == {"Attention", "BiasGelu"}
+    assert result.report.omitted == ()
+
+
+def test_other_tools_read_the_types_that_the_body_gave(tmp_path: Path) -> None:
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    model = onnx.load(_tight(tmp_path / "m.onnx"))
+    del model.graph.output[:]
+    model.graph.node.add(op_type="MatMul", input=["y", "w"], output=["z"])
+    model.graph.output.append(
+        onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["b", 8])
+    )
+    path = tmp_path / "n.onnx"
+    onnx.save(model, path)
+    result = gehost.optimize(path, "cpu", measured=False)
+    assert result.report.omitted
+    quantization.quantize_dynamic(result.model, tmp_path / "q.onnx")
+    assert "MatMulInteger" in ops(tmp_path / "q.onnx")
+
+
+_LARGE_BODY = """
+from gehost import ops
+@ops.register("acme::Large")
+def large(x):
+    for _ in range(60):
+        x = es.Relu(x)
+    return es.Softplus(x)
+"""
+
+
+def test_the_pass_that_makes_the_file_too_large_is_left_out_alone(
+    model: Path, vendors: Any
+) -> None:
+    vendors.write("acme/a.py", vendors.swap("Right", "Abs", "Relu"))
+    vendors.write("acme/b.py", _LARGE_BODY, vendors.swap("Grows", "Softplus", "op('acme::Large')"))
+    result = gehost.optimize(model, "cpu", vendors=[vendors.root], measured=False)
+    assert list(result.report.dropped) == ["Grows"]
+    assert re.fullmatch(
+        r"with it the file is \d+ bytes larger than the input", result.report.dropped["Grows"]
+    )
+    assert "Right" in result.report.passes
 
 
 def test_half_keeps_the_interface_and_halves_the_weights(tmp_path: Path) -> None:
@@ -299,13 +407,16 @@ def test_weights_in_another_file_are_linked_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--for", "cpuu"], 2, "--for cpuu: there is no such target; did you mean cpu?"),
-        (["--for", "cuda"], 2, "--for cuda: ONNX Runtime here has no CUDAExecutionProvider"),
+        (["--for", "cpuu"], 2, "--for cpuu: no such target; did you mean cpu?"),
+        (["--for", "cuda"], 2, "--for cuda: no CUDAExecutionProvider here: pip install"),
         (["-o", "m.onnx"], 2, "this is the model"),
         (["-o", "none/o.onnx"], 2, "none"),
         (["--measure", "x"], 2, "wanted NAME=SIZE"),
         (["--budget", "soon"], 2, "wanted seconds or minutes"),
         (["--report", "r.txt"], 2, "ends in .json or .html"),
+        (["--disable", "GeluFusonPass"], 2, "no pass GeluFusonPass; did you mean GeluFusionPass?"),
+        (["--enable", "nosuch"], 2, "there is no pass nosuch; `gehost passes` lists them"),
+        (["--vendors", "gehost:onxx"], 2, "no installed package ships this vendor; did you mean"),
     ],
 )
 def test_wrong_usage_has_one_line(

@@ -25,7 +25,7 @@ class OnnxRuntimeTarget(optimizing.Target):
         except ImportError:
             return f"ONNX Runtime is not installed: pip install '{self.package}'"
         if self.least not in runtime.get_available_providers():
-            return f"ONNX Runtime here has no {self.least}: pip install '{self.package}'"
+            return f"no {self.least} here: pip install '{self.package}'"
         return ""
 
     def title(self) -> str:
