@@ -18,7 +18,8 @@ def shrink(model: onnx.ModelProto) -> None:
     """Remove metadata and texts of graphs, nodes, values and weights; let equal weights be one.
 
     What describes the model stays: its own metadata, its text, names of inputs and outputs.
-    ``Constant`` nodes of the main graph become weights, which take fewer bytes.
+    ``Constant`` nodes of the main graph become weights, which take fewer bytes, and what an
+    ``Identity`` copies into an output has the output's name from the start.
     """
     for graph in _graphs(model.graph):
         _remove_notes(graph)
@@ -30,6 +31,7 @@ def shrink(model: onnx.ModelProto) -> None:
         for node in function.node:
             _remove_notes_of_node(node)
     _share_weights(model.graph)
+    _remove_copies(model.graph)
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -103,6 +105,35 @@ def _share_weights(graph: onnx.GraphProto) -> None:
     retained = [tensor for tensor in graph.initializer if tensor.name not in same]
     del graph.initializer[:]
     graph.initializer.extend(retained)
+
+
+def _remove_copies(graph: onnx.GraphProto) -> None:
+    """Remove each ``Identity`` that only gives the result of another node an output's name."""
+    if graph.quantization_annotation or any(node.device_configurations for node in graph.node):
+        return  # they refer to tensors by name
+    visible = {value.name for value in (*graph.input, *graph.output)}
+    for body in _graphs(graph):
+        if body is not graph:
+            visible.update(name for node in body.node for name in node.input)
+            visible.update(value.name for value in body.output)
+    results = {name for node in graph.node for name in node.output}
+    outputs = {value.name for value in graph.output}
+    names: dict[str, str] = {}
+    for place, node in reversed([*enumerate(graph.node)]):
+        if node.op_type != "Identity" or node.domain:
+            continue
+        (source,), (output,) = node.input, node.output
+        if output in outputs and source in results - visible and source not in names:
+            names[source] = output
+            del graph.node[place]
+    if not names:
+        return
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    types = [value for value in graph.value_info if value.name not in names]
+    del graph.value_info[:]
+    graph.value_info.extend(types)
 
 
 def _defined_in(graph: onnx.GraphProto) -> Iterator[str]:

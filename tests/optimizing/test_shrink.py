@@ -113,3 +113,33 @@ def test_constant_nodes_become_weights_but_not_an_output(version: int) -> None:
     assert sum(node.op_type == "Constant" for node in result.graph.node) == 3 - len(lifted)
     actual = ReferenceEvaluator(result).run(None, {"x": np.ones(2, np.float32)})
     np.testing.assert_array_equal(actual, expected)
+
+
+def test_a_copy_into_an_output_goes_where_the_name_can_move() -> None:
+    """Not from an input, a weight, another output or what a body reads; once from each result."""
+    result = parse("""<ir_version: 10, opset_import: ["" : 17]>
+    m (float[2] x, bool c) => (float[2] y, float[2] y2, float[2] i, float[2] v, float[2] o, float[2] p)
+    <float[2] w = {1, 2}> {
+        a = Exp(x) b = Neg(a) y = Identity(a) y2 = Identity(a)
+        i = Identity(x) v = Identity(w) o = Identity(y2)
+        d = Abs(b) p = Identity(d)
+        unused = If(c) <then_branch = t () => (float[2] q) { q = Neg(d) },
+                        else_branch = e () => (float[2] r) { r = Neg(d) }>
+    }""")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(result)
+    shrink(result)
+    onnx.checker.check_model(result, full_check=True)
+    written = [(node.op_type, *node.input, *node.output) for node in result.graph.node]
+    assert written[:3] == [("Exp", "x", "y2"), ("Neg", "y2", "b"), ("Identity", "y2", "y")]
+    assert [node for node in written if node[0] == "Identity"] == [
+        ("Identity", "y2", "y"), ("Identity", "x", "i"), ("Identity", "w", "v"),
+        ("Identity", "y2", "o"), ("Identity", "d", "p"),
+    ]  # fmt: skip
+    feeds = {"x": np.array([0.5, -1], np.float32), "c": np.array(True)}
+    for before, after in zip(
+        ReferenceEvaluator(copy).run(None, feeds),
+        ReferenceEvaluator(result).run(None, feeds),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(before, after)
