@@ -284,3 +284,14 @@ def test_a_fusion_that_fails_at_the_size_to_measure_with_is_dropped(
     ).report
     assert "does not run in OpenVINO" in report.dropped["OrtPackedAttentionPass"]
     assert "Attention" not in {op.rpartition("::")[2] for op in report.fused}
+
+
+@needs_openvino
+def test_a_result_with_two_names_is_compared_by_the_name_of_the_output() -> None:
+    """OpenVINO gives the result behind an Identity both names; without it, one."""
+    model = parse(
+        """<ir_version: 8, opset_import: ["" : 17]> m (float[2] x) => (float[2] out, float[2] z)
+        { a = Relu(x) b = Softplus(a) out = Identity(b) z = Exp(a) }"""
+    )
+    result = gehost.optimize(model, "openvino", measured=False).model
+    assert [node.op_type for node in result.graph.node] == ["Relu", "Softplus", "Exp"]

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import onnx
+
 from gehost import optimizing
 
 
@@ -63,10 +65,12 @@ class OpenVino(optimizing.Target):
 
     def loaded(self, path: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         model = _compiled(path, 1)
+        # behind a copy a result has two names, of which any_name is one or the other
+        names = [value.name for value in onnx.load(path, load_external_data=False).graph.output]
 
         def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
             results = model(dict(feeds))
-            return {port.any_name: results[port] for port in model.outputs}
+            return {name: results[port] for name, port in zip(names, model.outputs, strict=True)}
 
         return run
 
