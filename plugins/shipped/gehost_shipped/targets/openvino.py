@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -65,8 +66,9 @@ class OpenVino(optimizing.Target):
 
     def loaded(self, path: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         model = _compiled(path, 1)
+        proto = onnx.ModelProto.FromString(Path(path).read_bytes())
         # behind a copy a result has two names, of which any_name is one or the other
-        names = [value.name for value in onnx.load(path, load_external_data=False).graph.output]
+        names = [value.name for value in proto.graph.output]
 
         def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
             results = model(dict(feeds))
