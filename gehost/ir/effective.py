@@ -62,7 +62,7 @@ IN_PROSE: Final = MappingProxyType(
         ("Trilu", "k"): 0,
     }
 )
-"""Defaults of inputs."""
+"""Defaults of inputs that depend on nothing."""
 
 
 def newest_spelling(op: str, name: str, value: Any) -> Any:
@@ -120,6 +120,12 @@ def default_of(node: Node, name: str) -> Any:
             return lacking
     elif attribute.default_value.type:
         return newest_spelling(node.op, name, attribute_value(attribute.default_value))
+    rule = _RULES.get((node.op, name))
+    return None if rule is None else rule(node)
+
+
+def input_default(node: Node, name: str) -> Any:
+    """Return what an absent input of a node means, by its other inputs; None if nothing says so."""
     rule = _RULES.get((node.op, name))
     return None if rule is None else rule(node)
 
@@ -229,8 +235,51 @@ def _all_axes(node: Node) -> list[int] | None:
     return None if rank is None else list(range(rank))
 
 
-def _sliced_axes(node: Node) -> list[int]:
-    return list(range(len(node.attrs.get("starts", ()))))
+def _reduced_axes(node: Node) -> list[int] | None:
+    """Return all axes, unless the operator reduces none without axes."""
+    return None if node.attrs.get("noop_with_empty_axes", 0) else _all_axes(node)
+
+
+def _axes_of_size_1(node: Node) -> list[int] | None:
+    value = node.input(0)
+    shape = None if value is None else value.shape
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return [axis for axis, size in enumerate(shape) if size == 1]
+
+
+def _sliced_axes(node: Node) -> list[int] | None:
+    starts = node.attrs.get("starts")
+    count = _size(node, 1, 0) if starts is None else len(starts)
+    return None if count is None else list(range(count))
+
+
+def _equal_parts(node: Node) -> list[int] | None:
+    """Return the sizes of a Split's parts; the last one is smaller where they are not equal."""
+    size, count = _size(node, 0, node.attrs.get("axis", 0)), len(node.outputs)
+    if not size or not count:
+        return None
+    part = -(-size // count)
+    last = size - part * (count - 1)
+    return [*[part] * (count - 1), last] if last > 0 else None
+
+
+def _dtype_of_input(node: Node) -> int | None:
+    value = node.input(0)
+    return None if value is None or not value.dtype else int(value.dtype)
+
+
+def _whole_rank(node: Node) -> int | None:
+    return _rank(node, 0)
+
+
+def _zeros_for_scanned(node: Node) -> list[int]:
+    return [0] * node.attrs["num_scan_inputs"]
+
+
+def _zeros_for_results(node: Node) -> list[int]:
+    states = len(node.inputs) - node.attrs["num_scan_inputs"]
+    return [0] * (len(node.outputs) - states)
 
 
 def _hidden_size(node: Node) -> int | None:
@@ -249,15 +298,44 @@ def _attention_scale(node: Node) -> float | None:
     return 1 / math.sqrt(size // heads) if size and heads and rank is not None else None
 
 
+_REDUCTIONS: Final = tuple(
+    f"Reduce{name}"
+    for name in (
+        "L1",
+        "L2",
+        "LogSum",
+        "LogSumExp",
+        "Max",
+        "Mean",
+        "Min",
+        "Prod",
+        "Sum",
+        "SumSquare",
+    )
+)
+_LIKE_INPUT: Final = ("Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike")
+"""Operators whose results have the element type of their input."""
+
+
 def _rules() -> dict[tuple[str, str], Callable[[Node], Any]]:
     pools = ("AveragePool", "LpPool", "MaxPool")
     rules: dict[tuple[str, str], Callable[[Node], Any]] = {
         ("Attention", "scale"): _attention_scale,
+        ("CenterCropPad", "axes"): _all_axes,
         ("ConvTranspose", "output_padding"): _no_output_padding,
         ("Resize", "axes"): _all_axes,
+        ("Scan", "scan_input_axes"): _zeros_for_scanned,
+        ("Scan", "scan_input_directions"): _zeros_for_scanned,
+        ("Scan", "scan_output_axes"): _zeros_for_results,
+        ("Scan", "scan_output_directions"): _zeros_for_results,
+        ("Shape", "end"): _whole_rank,
         ("Slice", "axes"): _sliced_axes,
+        ("Split", "split"): _equal_parts,
+        ("Squeeze", "axes"): _axes_of_size_1,
         ("Transpose", "perm"): _reversed_axes,
     }
+    rules |= {(op, "axes"): _reduced_axes for op in _REDUCTIONS}
+    rules |= {(op, "dtype"): _dtype_of_input for op in _LIKE_INPUT}
     rules |= {(op, "strides"): _ones for op in (*_KERNELS, *pools, "Col2Im", "MaxUnpool")}
     rules |= {(op, "dilations"): _ones for op in (*_KERNELS, *pools, "Col2Im")}
     rules |= {(op, "pads"): _no_padding for op in (*_KERNELS, *pools, "Col2Im", "MaxUnpool")}

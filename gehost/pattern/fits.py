@@ -11,7 +11,7 @@ from gehost.errors import PassError, described
 from gehost.es import schemas
 from gehost.es.opset import same_parameter
 from gehost.es.schemas import Signature
-from gehost.ir.effective import default_of, newest_spelling
+from gehost.ir.effective import default_of, input_default, newest_spelling
 from gehost.ir.graph import Graph, Node, Value, by_order
 from gehost.ir.region import Region
 from gehost.pattern.source import (
@@ -39,7 +39,7 @@ at each node.
 def parameter(node: Node, name: str, signature: Signature | None) -> Any:
     """Return a parameter's value, an attribute or constant input at this opset.
 
-    A text has the newest opset's spelling.
+    A text has the newest opset's spelling, and a reduction over an empty list has no axes.
     It is ``ABSENT`` if the node does not have it, ``UNREADABLE`` if it is an input and not
     constant.
     """
@@ -49,8 +49,11 @@ def parameter(node: Node, name: str, signature: Signature | None) -> Any:
         if operand is None:
             return ABSENT
         array = operand.array
-        return UNREADABLE if array is None else array.tolist()
-    value = node.attrs.get(attribute or name, ABSENT)
+        value = UNREADABLE if array is None else array.tolist()
+    else:
+        value = node.attrs.get(attribute or name, ABSENT)
+    if value == [] and name == "axes" and node.op.startswith("Reduce"):
+        return ABSENT  # no axes mean the same as none
     return newest_spelling(node.op, name, value) if type(value) is str else value
 
 
@@ -62,7 +65,8 @@ def _where_absent(node: Node, name: str, signature: Signature | None) -> Any:
     if attribute is None:
         if name not in signature.parameters:
             return default_of(node, name)
-        return schemas.newest_default(node.domain, node.op_type, name)
+        default = schemas.newest_default(node.domain, node.op_type, name)
+        return input_default(node, name) if default is None else default
     value = signature.attributes[attribute]
     return default_of(node, attribute) if value is None else newest_spelling(node.op, name, value)
 
