@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+INFERENCE = "inference"
+"""The role of a model whose types ONNX infers."""
 _watcher: ContextVar[Callable[[str], None] | None] = ContextVar("gehost_activity", default=None)
 
 

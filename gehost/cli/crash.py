@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gehost.activity import reporting_to
+from gehost.activity import INFERENCE, reporting_to
 from gehost.cli.output import print_notes
 
 _ALWAYS = frozenset(("optimize", "verify", "bisect", "tune", "check-pass"))
@@ -69,6 +69,8 @@ def _report(cause: signal.Signals, activity: str) -> int:
         code = 2
     elif not model:
         line, code = f"internal error: the process ended by {cause.name}", 1
+    elif role == INFERENCE:
+        line, code = f"ONNX's shape inference ended the process ({cause.name}) on {model}", 1
     else:
         line = f"ONNX Runtime ended the process ({cause.name}){during}"
         code = 6 if role == "result" else 3

@@ -56,6 +56,7 @@ def test_a_crash_on_the_original_is_one_line(command: str, tmp_path: Path) -> No
         (signal.SIGSEGV, "original", 3, "ONNX Runtime ended the process (SIGSEGV) while it ran m"),
         (signal.SIGABRT, "result", 6, "ONNX Runtime ended the process (SIGABRT) while it ran m"),
         (signal.SIGKILL, "original", 2, "was killed while it ran m; if nobody did, there was not"),
+        (signal.SIGSEGV, "inference", 1, "ONNX's shape inference ended the process (SIGSEGV) on m"),
         (signal.SIGTERM, "original", 143, "terminated"),
         (signal.SIGSEGV, "", 1, "internal error: the process ended by SIGSEGV"),
     ],

@@ -7,6 +7,7 @@ descriptions leave out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,6 +18,8 @@ from gehost.diagnose.check_pass.candidates import one_of
 from gehost.ir.types import Dim
 
 _Shape = tuple[Dim, ...]
+_HIDDEN: Final = 3
+"""The size of a recurrent operator's state."""
 _Rule = Callable[[np.random.Generator, _Shape], _Shape]
 
 RANKS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
@@ -24,6 +27,8 @@ RANKS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
         "AveragePool": (3, 4, 4, 4, 5),
         "BatchNormalization": (2, 3, 4, 4, 4),
         "Conv": (3, 4, 4, 4, 5),
+        "DeformConv": (4,),
+        "DequantizeLinear": (2, 3, 4),
         "ConvTranspose": (3, 4, 4, 4),
         "DepthToSpace": (4,),
         "Gemm": (2,),
@@ -31,8 +36,14 @@ RANKS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
         "GlobalMaxPool": (3, 4, 4),
         "GroupNormalization": (3, 4, 4),
         "InstanceNormalization": (3, 4, 4),
+        "GRU": (3,),
         "LRN": (3, 4, 4),
+        "LSTM": (3,),
         "MaxPool": (3, 4, 4, 4, 5),
+        "QLinearConv": (3, 4, 4),
+        "RNN": (3,),
+        "ReverseSequence": (2, 3, 4),
+        "ScatterND": (2, 3, 4),
         "SpaceToDepth": (4,),
     }
 )
@@ -59,6 +70,20 @@ def _spatial(rng: np.random.Generator, shape: _Shape) -> list[int]:
     return [int(rng.integers(1, min(3, max(size, 1)) + 1)) for size in sizes]
 
 
+def _cell(gates: int, slot: int, _rng: np.random.Generator, shape: _Shape) -> _Shape:
+    """Return the shape of a recurrent operator's weights, of one direction."""
+    return (1, gates * _HIDDEN, shape[2] if slot == 1 else _HIDDEN)
+
+
+def _one(_rng: np.random.Generator, _shape: _Shape) -> _Shape:
+    return ()
+
+
+def _axis_or_one(rng: np.random.Generator, shape: _Shape) -> _Shape:
+    """Return the shape of scales for each index of an axis, or of one for all."""
+    return one_of(rng, [(), shape[1:2], shape[1:2]])
+
+
 def _last(_rng: np.random.Generator, shape: _Shape) -> _Shape:
     return shape[-1:]
 
@@ -71,6 +96,20 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
         **{("LayerNormalization", slot): _last for slot in (1, 2)},
         ("RMSNormalization", 1): _last,
         ("Conv", 1): _conv_weights,
+        **{("DequantizeLinear", slot): _axis_or_one for slot in (1, 2)},
+        **{("QuantizeLinear", slot): _axis_or_one for slot in (1, 2)},
+        **{("QLinearConv", slot): _one for slot in (1, 2, 4, 5, 6, 7)},
+        ("QLinearConv", 3): _conv_weights,
+        ("DeformConv", 1): lambda _, shape: (2, shape[1], 1, 1),
+        ("DeformConv", 2): lambda _, shape: (shape[0], 2, *shape[2:]),
+        ("ReverseSequence", 1): lambda _, shape: shape[1:2],
+        ("ScatterND", 1): lambda _, _shape: (2, 1),
+        ("ScatterND", 2): lambda _, shape: (2, *shape[1:]),
+        **{
+            (op, slot): functools.partial(_cell, gates, slot)
+            for op, gates in (("GRU", 3), ("LSTM", 4), ("RNN", 1))
+            for slot in (1, 2)
+        },
         # [C, M / group, …]
         ("ConvTranspose", 1): lambda rng, shape: (
             shape[1],
@@ -80,6 +119,9 @@ _BESIDE_FIRST: Final[Mapping[tuple[str, int], _Rule]] = MappingProxyType(
     }
 )
 """(operator, slot) → rule for an input's shape, from that of the first input."""
+
+
+_SCALED: Final = ("DequantizeLinear", "QuantizeLinear")
 
 
 def divisible(op: str, shape: _Shape) -> _Shape:
@@ -101,6 +143,8 @@ def wanted_shape(
     first = shapes[0] if shapes else None
     if op == "Conv" and slot == 2 and len(shapes) > 1 and shapes[1]:
         return shapes[1][:1]
+    if op in _SCALED and slot == 2 and len(shapes) > 1:
+        return shapes[1]  # a zero point is like its scale
     rule = _BESIDE_FIRST.get((op, slot))
     if rule is None or first is None or len(first) < min(RANKS.get(op, (1,))):
         return None
@@ -178,6 +222,18 @@ def make_consistent(
     if "auto_pad" in params and "pads" in params and params["auto_pad"] != "NOTSET":
         _drop(params, fixed, "pads" if "pads" not in fixed else "auto_pad")
     weights = shapes[1] if len(shapes) > 1 else None
+    if op in _SCALED:
+        _drop(params, fixed, "block_size", "output_dtype", "precision")
+        _fit_axis(params, fixed, shapes[0], weights)
+    if op == "ReverseSequence":
+        _fit_sequences(params, fixed, shapes[0], weights)
+    if op in ("GRU", "LSTM", "RNN"):
+        _drop(params, fixed, "direction", "hidden_size", "layout", "activation_alpha")
+        _drop(params, fixed, "activation_beta")
+    if op == "DeformConv":
+        _drop(params, fixed, "pads", "strides", "kernel_shape", "group", "offset_group")
+    if op == "QLinearConv":
+        _drop(params, fixed, "kernel_shape", "group")
     if op not in ("Conv", "ConvTranspose") or weights is None or len(weights) < 3:
         return
     _drop(params, fixed, "kernel_shape")
@@ -190,6 +246,28 @@ def make_consistent(
         _drop(params, fixed, "group", "output_shape", "output_padding")
 
 
+def _fit_axis(
+    params: dict[str, Any], fixed: frozenset[str], first: _Shape | None, scale: _Shape | None
+) -> None:
+    """Choose an axis of as many sizes as there are scales; it is free without."""
+    if "axis" in fixed or first is None or scale is None or len(scale) != 1:
+        return
+    axis = params.get("axis", 1)
+    if not -len(first) <= axis < len(first) or first[axis] != scale[0]:
+        _drop(params, fixed, "axis")
+
+
+def _fit_sequences(
+    params: dict[str, Any], fixed: frozenset[str], first: _Shape | None, lengths: _Shape | None
+) -> None:
+    """Make the axes of a ReverseSequence the first two in either order, as the lengths allow."""
+    if fixed.isdisjoint(("batch_axis", "time_axis")):
+        drawn = params.keys() & {"batch_axis", "time_axis"}
+        _drop(params, fixed, "batch_axis", "time_axis")
+        if drawn and first and first[:1] == lengths:
+            params |= {"batch_axis": 0, "time_axis": 1}
+
+
 def _drop(params: dict[str, Any], fixed: frozenset[str], *names: str) -> None:
     for name in names:
         if name not in fixed:
@@ -197,5 +275,6 @@ def _drop(params: dict[str, Any], fixed: frozenset[str], *names: str) -> None:
 
 
 def is_positive(op: str, slot: int) -> bool:
-    """Whether an input must not be negative: a variance."""
-    return (op, slot) == ("BatchNormalization", 4)
+    """Whether an input must not be negative: a variance, a scale."""
+    scales = {"DequantizeLinear": (1,), "QuantizeLinear": (1,), "QLinearConv": (1, 4, 6)}
+    return (op, slot) == ("BatchNormalization", 4) or slot in scales.get(op, ())

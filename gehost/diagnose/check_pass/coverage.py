@@ -5,7 +5,7 @@ A form is an attribute, present or not, an optional input or output, or a versio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import onnx
@@ -19,6 +19,10 @@ from gehost.ops import OpRegistry
 _ONES = ("dilations", "strides")
 _NEUTRAL = {**dict.fromkeys(_ONES, 1), "pads": 0, "output_padding": 0}
 """Lists that, if all their elements are this, are what an absent attribute means."""
+_MEANINGLESS = {
+    op: {"kernel_shape"} for op in ("Conv", "ConvInteger", "ConvTranspose", "QLinearConv")
+}
+"""Attributes that can only repeat the shape of an input."""
 _OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
 
 
@@ -42,6 +46,10 @@ class Coverage:
         self._forms: set[Form] = set()
         self._values: dict[tuple[str, str], set[str]] = {}
         """The values of each feature, over all versions of its operator."""
+        self._decided: set[tuple[str, str]] = set()
+        """Attributes and optional inputs that the pass was tried with where they matter."""
+        self._refused: set[tuple[str, str]] = set()
+        """Those with which only the type of its result refused the pass."""
 
     def add(self, model: onnx.ModelProto, *, instance: bool = False) -> None:
         """Record a model that the pass was tried on."""
@@ -58,12 +66,30 @@ class Coverage:
                     self._forms.add(form)
                     self._values.setdefault((form.op, form.feature), set()).add(form.value)
 
-    def news(self, form: Form) -> int:
-        """Return how new a form is: 2 a new feature, 1 a new value or version, 0 known."""
-        if form in self._forms:
-            return 0
+    def decide(self, op: str, feature: str) -> None:
+        """Record that the pass was tried where an attribute or optional input matters."""
+        self._decided.add((op, feature))
+
+    def refuse_by_types(self, op: str, feature: str) -> None:
+        """Record that only the type of its result refused the pass."""
+        self._refused.add((op, feature))
+
+    def is_open(self, op: str, feature: str) -> bool:
+        """Whether an attribute or optional input was not seen to matter so far."""
+        return (op, feature) not in self._decided
+
+    def news(self, form: Form, parts: Sequence[str] = ()) -> int:
+        """Return how new a form is, 0 for one that is known.
+
+        3 is a new feature, 2 a form of parts that the pass was not tried with where they matter, 1
+        a new value or version.
+        """
         values = self._values.get((form.op, form.feature), set())
-        return 2 if len(values) < 2 and form.value not in values else 1
+        if form not in self._forms and len(values) < 2 and form.value not in values:
+            return 3
+        if any(self.is_open(form.op, part) for part in parts):
+            return 2
+        return int(form not in self._forms)
 
     def new_versions(self, ops: Iterable[str], opset: int) -> int:
         """Return how many operators have a version at an opset that was not tried."""
@@ -81,15 +107,26 @@ class Coverage:
             tried = {form.since for form in self._forms if form.op == op}
             gone = sorted(version for version in versions - tried if version)
             features = [
-                name
+                text
                 for name in sorted(self._features(op, versions | tried))
-                if len(self._values.get((op, name), ())) < 2
+                if (text := self._open_text(op, name))
             ]
             if gone:
                 features.append(f"opset {', '.join(map(str, gone))}")
             if features:
                 missing_.append(f"{op} ({'; '.join(features)})")
         return missing_
+
+    def _open_text(self, op: str, feature: str) -> str:
+        """Return a text for a feature that was not varied, "" for one that was."""
+        shown = len(self._values.get((op, feature), ())) > 1
+        if self._registry.get(op) is not None or feature.startswith("output "):
+            return "" if shown else feature
+        if (op, feature) in self._decided:
+            return ""
+        if (op, feature) in self._refused:
+            return f"{feature}, which only the types refuse"
+        return f"{feature}, without effect" if shown else feature
 
     def _features(self, op: str, versions: set[int | None]) -> set[str]:
         definition = self._registry.get(op)
@@ -100,7 +137,7 @@ class Coverage:
             schema = schema_at(*split_op(op), version) if version else None
             if schema is None:
                 continue
-            features.update(schema.attributes)
+            features.update(schema.attributes.keys() - _MEANINGLESS.get(op, set()))
             features.update(f"input {name}" for name in _optional(schema.inputs))
             features.update(f"output {name}" for name in _optional(schema.outputs))
         return features

@@ -34,6 +34,8 @@ _OLDEST_OPSET = 7
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _WINDOW = frozenset({"dilations", "strides", "pads", "auto_pad", "kernel_shape", "output_padding"})
 """Attributes of a window, which may not be larger than its padded input."""
+_OTHER_SIZES = ("output_padding", "output_shape")
+"""Attributes that state the size of a window's result, too."""
 
 
 class NodeForm:
@@ -119,18 +121,20 @@ def _groups(of: NodeForm) -> list[int]:
 
 def _ways(of: NodeForm, name: str, value: Any) -> Iterator[Change]:
     """Yield changes that set an attribute, the simplest first."""
-    alone = _attribute(of.number, name, value)
+    alone, first = _attribute(of.number, name, value), of.shape(0)
     yield alone
     if name == "group":
         yield from (in_turn(alone, change) for change in _regrouped(of, value))
     if name == "spatial" and value == 0:  # one number for each activation
-        activation = (of.shape(0) or ())[1:]
+        activation = (first or ())[1:]
         yield in_turn(alone, reshaping(dict.fromkeys(of.node.input[1:5], activation)))
+    if name == "noop_with_empty_axes" and len(of.node.input) > 1:  # it only matters without axes
+        yield in_turn(alone, reshaping({of.node.input[1]: (0,)}))
     if name in _WINDOW:
         wider = _wider(of)
         if wider is not None:
             yield in_turn(alone, wider)
-        strides = [2] * max(len(of.shape(0) or ()) - 2, 1)
+        strides = [2] * max(len(first or ()) - 2, 1)
         if name == "output_padding" and wider is not None:
             yield in_turn(in_turn(alone, wider), _attribute(of.number, "strides", strides))
         if name == "pads" and "auto_pad" in of.given:
@@ -140,8 +144,31 @@ def _ways(of: NodeForm, name: str, value: Any) -> Iterator[Change]:
         yield in_turn(alone, every[-1][2][0])
 
 
-def other_windows(of: NodeForm) -> Iterator[tuple[str, Form, Change]]:
-    """Yield changes of a window's attributes together, which hide from the shape of its result.
+def attributes_together(
+    of: NodeForm,
+) -> Iterator[tuple[tuple[str, ...], str, Form, Change]]:
+    """Yield attributes that change together, what changes, the new form and its change.
+
+    Each change alone is not valid, or the type of the result shows it.
+    """
+    for values, input_sizes in itertools.chain(
+        _windows(of), _sequence_axes(of), _axes_without_dims(of)
+    ):
+        parts = tuple(name for name in values if name != "keepdims")
+        others = dict.fromkeys(_OTHER_SIZES) if "pads" in values else {}
+        changes = [_attribute(of.number, name, value) for name, value in (values | others).items()]
+        first, name = of.shape(0), of.node.input[0]
+        if input_sizes is not None and first is not None and name in of.operands:
+            changes.append(reshaping({name: (*first[:2], *input_sizes)}))
+        text = ", ".join(
+            f"{name} set to {value}" for name, value in values.items() if value is not None
+        )
+        form = of.form("together", text)
+        yield parts, text, form, functools.reduce(in_turn, changes)
+
+
+def _windows(of: NodeForm) -> Iterator[tuple[dict[str, Any], Sequence[int] | None]]:
+    """Yield attributes of a window that hide from the shape of its result, and its input's sizes.
 
     It is the same without pads and dilations; without pads and strides; without pads, or without
     dilations; and, by ONNX's inference, without auto_pad.
@@ -155,31 +182,36 @@ def other_windows(of: NodeForm) -> Iterator[tuple[str, Form, Change]]:
     one = [*(int(size > 1) for size in sizes), *ends]
     if "dilations" in known:
         full = [*(size - 1 for size in sizes), *ends]
-        yield _window(of, {"pads": full, "dilations": twos, "strides": None})
+        yield {"pads": full, "dilations": twos, "strides": None}, None
     if of.node.op_type.endswith("Transpose"):
         return
-    yield _window(of, {"pads": one, "dilations": None, "strides": twos}, sizes)
+    yield {"pads": one, "dilations": None, "strides": twos}, sizes
     if "dilations" in known:
         far, wide = [size + 1 for size in sizes], [2 * size - 1 for size in sizes]
-        yield _window(of, {"pads": one, "dilations": twos, "strides": far}, wide)
+        yield {"pads": one, "dilations": twos, "strides": far}, wide
     if "auto_pad" in known:
         short = [max(size - 1, 1) for size in sizes]
-        padding = {"auto_pad": "SAME_UPPER", "dilations": None, "strides": sizes}
-        yield _window(of, padding, short)
+        yield {"auto_pad": "SAME_UPPER", "dilations": None, "strides": sizes}, short
 
 
-def _window(
-    of: NodeForm, values: Mapping[str, Any], input_sizes: Sequence[int] | None = None
-) -> tuple[str, Form, Change]:
-    """Return a change of attributes, and of the sizes of the window's input."""
-    others = dict.fromkeys(("output_padding", "output_shape"))
-    changes = [_attribute(of.number, name, value) for name, value in {**values, **others}.items()]
-    first, name = of.shape(0), of.node.input[0]
-    if input_sizes is not None and first is not None and name in of.operands:
-        changes.append(reshaping({name: (*first[:2], *input_sizes)}))
-    text = ", ".join(f"{name} set to {value}" for name, value in values.items() if value)
-    form = of.form("window", ", ".join(name for name, value in values.items() if value))
-    return text, form, functools.reduce(in_turn, changes)
+def _sequence_axes(of: NodeForm) -> Iterator[tuple[dict[str, Any], None]]:
+    """Yield the axes of a ReverseSequence in the other order: one alone would be both."""
+    if of.node.op_type == "ReverseSequence":
+        for batch in (0, 1):
+            if batch != of.given.get("batch_axis", 1):
+                yield {"batch_axis": batch, "time_axis": 1 - batch}, None
+
+
+def _axes_without_dims(of: NodeForm) -> Iterator[tuple[dict[str, Any], None]]:
+    """Yield axes of a reduction that does not keep them: its shape may be that of other axes."""
+    rank = len(of.shape(0) or ())
+    if "keepdims" not in of.signature.attributes or rank < 2:
+        return
+    for name, every in (("axis", range(rank)), ("axes", [[axis] for axis in range(rank)])):
+        if name in of.signature.attributes:
+            for value in every:
+                if value != of.given.get(name, of.signature.attributes[name]):
+                    yield {name: value, "keepdims": 0}, None
 
 
 def _regrouped(of: NodeForm, group: int) -> Iterator[Change]:

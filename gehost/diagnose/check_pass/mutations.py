@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.shape_inference
 
+from gehost.activity import INFERENCE, running
 from gehost.diagnose.check_pass.candidates import DTYPES, numbers, one_of
 from gehost.diagnose.check_pass.coverage import Form
 from gehost.diagnose.check_pass.forms import (
     Change,
+    NodeForm,
+    attributes_together,
     in_turn,
     node_forms,
     optional_inputs,
     optional_outputs,
     other_attributes,
     other_opsets,
-    other_windows,
     reshaping,
 )
 from gehost.diagnose.check_pass.shapes import shape_fault
@@ -43,6 +45,8 @@ class Mutation:
         typed: whether the changed model states the types of its inner tensors.
         others: other ways, tried in order where the result of ``apply`` does not run.
         form: the form of an operator that it shows; None if it shows none.
+        node: the number of the node that it changes, if it names parts.
+        parts: attributes and optional inputs that it changes, named as in a form.
     """
 
     kind: str
@@ -51,6 +55,8 @@ class Mutation:
     typed: bool = True
     others: Sequence[Change] = ()
     form: Form | None = None
+    node: int = 0
+    parts: Sequence[str] = ()
 
 
 def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation]:
@@ -85,7 +91,14 @@ def mutations(model: onnx.ModelProto, rng: np.random.Generator) -> list[Mutation
             {n: _WHOLE[_EQUAL](t.shape) for n, t in _operand_types(model).items() if t.shape}
         ),
     )
-    groups.append([both(equal, mutation) for mutation in _shuffled(groups[0], rng)])
+    groups.append(
+        [
+            replace(
+                both(equal, mutation), form=mutation.form, node=mutation.node, parts=mutation.parts
+            )
+            for mutation in _shuffled(groups[0], rng)
+        ]
+    )
     return [
         mutation
         for turn in itertools.zip_longest(*groups)
@@ -109,17 +122,21 @@ def both(first: Mutation, second: Mutation) -> Mutation:
     )
 
 
-def mutated(model: onnx.ModelProto, mutation: Mutation) -> Iterator[onnx.ModelProto]:
+def mutated(
+    model: onnx.ModelProto, mutation: Mutation, name: str = ""
+) -> Iterator[onnx.ModelProto]:
     """Yield a changed copy of a model for each way of a mutation that gives a valid one.
 
-    Its types are inferred, unless the mutation wants none.
+    Its types are inferred, unless the mutation wants none. Whoever watches gets ``name``: a fault
+    of ONNX's inference may end the process.
     """
     for way in (mutation.apply, *mutation.others):
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         try:
             way(copy)
-            inferred = typed(copy)
+            with running(INFERENCE, name):
+                inferred = typed(copy)
         # the first of two changes removed a part that the second one changes
         except (KeyError, ValueError, IndexError):
             continue
@@ -182,17 +199,25 @@ def _forms(
     for of in node_forms(model, types, _operand_types(model)):
         op = of.node.op_type
         for what, form, ways in other_attributes(of, rng):
-            attributes.append(_in_ways("attribute", f"{op}: {what}", ways, form))
-        for what, form, change in other_windows(of):
-            attributes.append(Mutation("attribute", f"{op}: {what}", change, form=form))
-        for what, form, ways in itertools.chain(optional_inputs(of, rng), optional_outputs(of)):
+            change = f"{op}: {what}"
+            attributes.append(_in_ways("attribute", change, ways, form, of, (form.feature,)))
+        for parts, what, form, change in attributes_together(of):
+            attributes.append(_in_ways("attribute", f"{op}: {what}", [change], form, of, parts))
+        for what, form, ways in optional_inputs(of, rng):
             if ways:
-                options.append(_in_ways("option", f"{op}: {what}", ways, form))
+                parts = (form.feature,)
+                options.append(_in_ways("option", f"{op}: {what}", ways, form, of, parts))
+        for what, form, ways in optional_outputs(of):
+            options.append(_in_ways("option", f"{op}: {what}", ways, form, of, ()))
     return attributes, options
 
 
-def _in_ways(kind: str, what: str, ways: Sequence[Change], form: Form) -> Mutation:
-    return Mutation(kind, what, ways[0], others=ways[1:], form=form)
+def _in_ways(
+    kind: str, what: str, ways: Sequence[Change], form: Form, of: NodeForm, parts: Sequence[str]
+) -> Mutation:
+    return Mutation(
+        kind, what, ways[0], others=ways[1:], form=form, node=of.number, parts=tuple(parts)
+    )
 
 
 def _constants(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Mutation]:
@@ -454,12 +479,12 @@ def _operands(model: onnx.ModelProto, rng: np.random.Generator) -> Iterator[Muta
     names = list(_operand_types(model))
     for first, second in itertools.permutations(names, 2):
         yield Mutation("operands", f'"{first}" in place of "{second}"', _in_place_of(first, second))
-    results = [name for node in model.graph.node for name in node.output if name]
+    earlier: list[str] = []
     for number, node in enumerate(model.graph.node):
-        earlier = [name for name in results if name not in node.output][: number + 1]
         if earlier and node.input:
             name, slot = one_of(rng, earlier), int(rng.integers(len(node.input)))
             yield _rewired(number, f'{node.op_type}: input {slot} is "{name}"', {slot: name})
+        earlier += [name for name in node.output if name]
 
 
 def _rewired(number: int, what: str, inputs: dict[int, str]) -> Mutation:

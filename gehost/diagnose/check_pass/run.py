@@ -20,6 +20,7 @@ import onnx
 
 from gehost.diagnose.check_pass.candidates import one_of
 from gehost.diagnose.check_pass.coverage import Coverage, Form
+from gehost.diagnose.check_pass.effects import decides, parts_of, refused_by_types
 from gehost.diagnose.check_pass.instances import Draw, Instance, NoInstance, draw
 from gehost.diagnose.check_pass.mutations import (
     Mutation,
@@ -371,6 +372,10 @@ class _Check:
             return
         result.instances += 1
         result.opsets.add(instance.opset)
+        for number, part in parts_of(instance.model):
+            form = Form(instance.model.graph.node[number].op_type, 0, part, "")
+            one = Mutation("attribute", "", lambda _: None, form=form, node=number, parts=(part,))
+            self._decide_parts(one, instance.model, outcome, instance)
         if not same:
             return  # most mutations would fail likewise
         self._show(f"{result.instances} instances, {result.tried} mutations")
@@ -381,7 +386,7 @@ class _Check:
         for mutation in self._newest_first(mutants):
             if result.tried - start >= self._mutations * _SHARE_OF_NEW:
                 break
-            if mutation.form is not None and self._coverage.news(mutation.form):
+            if self._news(mutation):
                 self._check_mutation(instance, mutation)
         for mutation in mutants:
             if result.tried - start >= self._mutations:
@@ -396,23 +401,53 @@ class _Check:
         A form that could not be shown on several instances is left out.
         """
         news = [
-            (self._coverage.news(mutant.form), mutant)
+            (self._news(mutant), mutant)
             for mutant in mutants
             if mutant.form is not None and self._attempts[mutant.form] < _MOST_ATTEMPTS
         ]
         return [mutant for new, mutant in sorted(news, key=lambda pair: -pair[0]) if new]
+
+    def _news(self, mutation: Mutation) -> int:
+        """Return how new the form of a mutation is, 0 without one."""
+        form = mutation.form
+        return 0 if form is None else self._coverage.news(form, mutation.parts)
 
     def _check_mutation(self, instance: Instance, mutation: Mutation) -> None:
         """Run the pass on the first changed model that runs."""
         if mutation.form is not None:
             self._attempts[mutation.form] += 1
         described = f"{instance}; {mutation.what}"
-        for changed in mutated(instance.model, mutation):
-            if self._check_changed(described, mutation, changed):
-                return
-        self._result.invalid += 1
+        runs = False
+        for changed in mutated(instance.model, mutation, described):
+            runs = self._check_changed(described, mutation, changed, instance) or runs
+            if runs and not self._open_parts(mutation):
+                break
+        self._result.invalid += not runs
 
-    def _check_changed(self, described: str, mutation: Mutation, changed: onnx.ModelProto) -> bool:
+    def _open_parts(self, mutation: Mutation) -> list[str]:
+        """Return the parts that the pass was not tried with where they matter."""
+        op = "" if mutation.form is None else mutation.form.op
+        return [part for part in mutation.parts if self._coverage.is_open(op, part)]
+
+    def _decide_parts(
+        self, mutation: Mutation, changed: onnx.ModelProto, outcome: Outcome, instance: Instance
+    ) -> None:
+        """Record the parts of a mutation that matter in the changed model."""
+        form, parts = mutation.form, self._open_parts(mutation)
+        if form is None or not parts:
+            return
+        if refused_by_types(outcome):
+            for part in parts:
+                self._coverage.refuse_by_types(form.op, part)
+            return
+        original = instance.model.graph.node[mutation.node]
+        if decides(self._trial, self._seed, changed, outcome, mutation, original):
+            for part in parts:
+                self._coverage.decide(form.op, part)
+
+    def _check_changed(
+        self, described: str, mutation: Mutation, changed: onnx.ModelProto, instance: Instance
+    ) -> bool:
         """Run the pass on a changed model; return whether that is one that runs."""
         result = self._result
         try:
@@ -428,11 +463,11 @@ class _Check:
             return True
         if not outcome.replaced:
             # inference accepts some models that no engine runs, which show nothing
-            new = mutation.form is not None and self._coverage.news(mutation.form)
-            if new and not self._runs(changed):
+            if self._news(mutation) and not self._runs(changed):
                 return False
             result.refused += 1
             self._coverage.add(changed)
+            self._decide_parts(mutation, changed, outcome, instance)
             return True
         try:
             reference = Reference(changed, self._seed, self._trial.comparing)
@@ -442,6 +477,7 @@ class _Check:
         if same is None:
             return False
         self._coverage.add(changed)
+        self._decide_parts(mutation, changed, outcome, instance)
         if same:
             result.equal += 1
         else:

@@ -300,9 +300,10 @@ def _difference(runs: _Runs, other: Loaded) -> Numbers:
         if worst.reason
         else f"{worst.place} is {worst.b!s:.12}, was {worst.a!s:.12} (|a-b| {worst.max_abs:.2g})"
     )
-    largest = np.max(np.abs(runs.pairs[worst.feed][1].get(worst.output, 0)), initial=0)
-    relative = worst.max_abs / largest if not worst.reason and largest else math.inf
-    return Numbers(difference, runs.pairs[worst.feed][0], float(relative))
+    largest = float(np.max(np.abs(runs.pairs[worst.feed][1].get(worst.output, 0)), initial=0))
+    comparable = not worst.reason and largest and math.isfinite(largest)
+    relative = float(worst.max_abs) / largest if comparable else math.inf
+    return Numbers(difference, runs.pairs[worst.feed][0], relative)
 
 
 def _no_engine(*models: onnx.ModelProto) -> str:

@@ -84,6 +84,24 @@ def test_a_pass_that_forgets_all_of_a_window_is_wrong(op: str) -> None:
         testing.check_pass(forgets, instances=12, mutations=20)
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("ArgMax", ("axis",)),
+        ("DequantizeLinear", ("axis",)),
+        ("EyeLike", ("k",)),
+        ("ReverseSequence", ("batch_axis", "time_axis")),
+        ("ScatterND", ("reduction",)),
+    ],
+)
+def test_instances_on_which_an_attribute_matters_are_built(
+    op: str, attributes: tuple[str, ...]
+) -> None:
+    forgets = type("ForgetsSome", (Forgets,), {"op_types": (op,), "attributes": attributes})
+    with pytest.raises(AssertionError, match="numbers differ"):
+        testing.check_pass(forgets, instances=4, mutations=12)
+
+
 @pytest.mark.parametrize(("op", "inputs"), [("Conv", 2), ("Gemm", 2), ("LayerNormalization", 2)])
 def test_a_pass_that_forgets_an_optional_input_is_wrong(op: str, inputs: int) -> None:
     forgets = type("ForgetsInput", (Forgets,), {"op_types": (op,), "inputs": inputs})
