@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         NormFusionPass,
         RotaryFusionPass,
     )
+    from gehost_semantic.projections import Projections
     from gehost_semantic.rotary import Rotary
     from gehost_semantic.rotary_call import ROTARY_FEATURES, RotaryCall
     from gehost_semantic.sources import PLAIN
@@ -67,6 +68,7 @@ _HOMES = {
         "NormFusionPass",
         "RotaryFusionPass",
     ),
+    "projections": ("Projections",),
     "rotary": ("Rotary",),
     "rotary_call": ("ROTARY_FEATURES", "RotaryCall"),
     "view": ("Term", "View"),
@@ -103,6 +105,7 @@ __all__ = [
     "NormFusionPass",
     "NormKind",
     "Operand",
+    "Projections",
     "Refused",
     "Role",
     "Rotary",

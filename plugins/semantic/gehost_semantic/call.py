@@ -29,6 +29,7 @@ from gehost_semantic.layouts import (
     size_of,
     way_up,
 )
+from gehost_semantic.projections import Projections, projections
 from gehost_semantic.sources import PLAIN, Sources
 from gehost_semantic.view import coalesced
 from gehost_semantic.views import Views
@@ -290,6 +291,26 @@ class AttentionCall(KernelCall):
     def value(self, name: str, layout: str) -> Value | None:
         """Return the tensor of the graph that is q, k or v in a layout, as ``b t (h d)``."""
         return self._sources.with_layout(name, layout)
+
+    def projections(self) -> Projections:
+        """Return q, k and v as products of one tensor [b, s, d] with constant matrices.
+
+        Raises:
+            Refused: they are none.
+        """
+        self.reads.update("qkv")
+        layouts = {"q": "b s h d", "k": "b t h d", "v": "b t h v"}
+        values = [
+            self.value(name, f"{text[:3]} ({text[4:]})") or self.value(name, text)
+            for name, text in layouts.items()
+        ]
+        own = [value for value in values if value is not None]
+        if len(own) < 3 or self.description.scales:
+            raise Refused("layout: q, k and v are not all projections")
+        sizes = self.head_size, self.head_size, self.value_size
+        counts = self.heads, self.key_heads, self.key_heads
+        widths = [count * size for count, size in zip(counts, sizes, strict=True)]
+        return projections(self._views, own, widths)
 
     @property
     def mask(self) -> EsTensor | None:

@@ -76,12 +76,12 @@ NEAR_MISSES: dict[str, tuple[str, Any]] = {
     "keys that are rotated": ("layout", {"keys": "Neg"}),
     "cross attention": ("input", {"projections": THREE.replace("k = MatMul (x", "k = MatMul (z")}),
     "a projection that is an output": ("shared", {"outputs": ", float[B, S, 8] k"}),
-    "a product that is an output": (
-        "shared",
+    "a product that is an output": (  # so that its sum with the bias is no part of it
+        "layout",
         {"projections": ONE_BIAS, "outputs": ", float[B, S, 28] p0"},
     ),
     "a weight that is computed": (
-        "weights",
+        "weight",
         {
             "projections": "n = ReduceSum <keepdims = 0> (z) wn = Mul (wq, n) "
             + THREE.replace("(x, wq)", "(x, wn)")
