@@ -108,11 +108,10 @@ def trial(seed: int) -> tuple[str, str]:
         results = _run_apart(proto, feed, [value.name for value in reshaped])
         if results is None:  # a Reshape cannot copy a size of an empty tensor, or the process ends
             continue
-        before, *parts = results
-        if not all(
-            _fits(value, part.shape, sizes) for value, part in zip(reshaped, parts, strict=True)
-        ):
-            continue  # a computed 0 copied another size than inference has
+        before = results[0]
+        computed = zip([model.graph.outputs[0], *reshaped], results, strict=True)
+        if not all(_fits(value, part.shape, sizes) for value, part in computed):
+            continue  # a 0 copied another size than inference has, or a MatMul did not broadcast
         after = (_run_apart(compiled, feed) or [None])[0]
         if after is None:
             return "wrong: no empty run", near_miss
