@@ -73,11 +73,6 @@ class Rotary:
         return self.rotary_size < self.head_size
 
     @property
-    def is_computed(self) -> bool:
-        """Whether cos and sin are computed, and no constant tables."""
-        return not (self.cos.tensor.is_constant and self.sin.tensor.is_constant)
-
-    @property
     def positions(self) -> tuple[int, ...]:
         """The axes along which the angles vary."""
         return tuple(sorted((self.cos.axes | self.sin.axes) - {len(self.shape) - 1}))

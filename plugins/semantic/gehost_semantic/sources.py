@@ -186,7 +186,7 @@ class Sources:
                 for index in dim
                 if index.axis is not None
             }
-            own = _atoms_of(view, operand, terms, self._description)
+            own = _atoms_of(view, terms, self._description)
             if own is not None and _same_atoms(own, layout):
                 return value, own
         raise Refused("layout: no tensor holds the keys or values of each head once")
@@ -194,12 +194,10 @@ class Sources:
 
 def _atoms_of(
     view: View,
-    operand: Operand,
     terms: Mapping[tuple[int | None, Extent], Atom],
     description: Attention,
 ) -> list[list[Atom]] | None:
     """Return the atoms of each axis of a view of the operand's base."""
-    del operand
     results: list[list[Atom]] = []
     for dim in view.dims:
         axis: list[Atom] = []
