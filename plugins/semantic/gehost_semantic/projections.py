@@ -12,7 +12,7 @@ from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
 from gehost_semantic.layouts import way_up
 from gehost_semantic.linears import Linear, linears
-from gehost_semantic.view import View, cut, regroup
+from gehost_semantic.view import View, cut, is_whole, regroup
 from gehost_semantic.views import Views
 
 _NONE = "layout: q, k and v are not all projections"
@@ -63,10 +63,10 @@ def projections(views: Views, values: Sequence[Value], widths: Sequence[int]) ->
         readers = {reader for reader, _ in value.consumers() if reader.op != "Shape"}
         if value.is_graph_output or len(readers) != 1:
             raise Refused("shared: a projection is read by others, too")
-    weights = [_array(part.weight) for part in parts]
+    weights = [_array(views, part.weight) for part in parts]
     joined = [w.T if part.is_transposed else w for w, part in zip(weights, parts, strict=True)]
     biases = [
-        np.zeros(part.size, w.dtype) if part.bias is None else _array(part.bias)
+        np.zeros(part.size, w.dtype) if part.bias is None else _array(views, part.bias)
         for w, part in zip(weights, parts, strict=True)
     ]
     return Projections(xs[0], np.concatenate(joined, axis=1), np.concatenate(biases), tuple(widths))
@@ -86,7 +86,11 @@ def _rows(views: Views, product: Linear, shape: Sequence[Extent]) -> tuple[Value
     raise Refused(_NONE)
 
 
-def _array(value: Value) -> np.ndarray:
-    if value.array is None:
+def _array(views: Views, value: Value) -> np.ndarray:
+    view = views.of(value)
+    assert view is not None
+    is_same = view.factor == 1 and not view.casts and is_whole(view, views.of(view.base))
+    array = view.base.array if is_same else value.array
+    if array is None:
         raise Refused(f'weight: "{value.name}" is no constant of the graph')
-    return value.array
+    return array

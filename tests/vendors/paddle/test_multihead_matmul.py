@@ -157,6 +157,7 @@ TWICE = (
         Attention().but(*K_SCALED),
         small(split="2, 5, 3, 4").flattened("10, 12"),
         small(split="2, 5, 3, 4").flattened("-1"),
+        small().but(("aq = Add(pq, bq)", "cq = Identity(bq)\naq = Add(pq, cq)")),
     ],
     ids=[
         "k in two steps",
@@ -176,6 +177,7 @@ TWICE = (
         "k is scaled",
         "flattened, split at once",
         "flattened to a vector",
+        "a bias behind Identity",
     ],
 )
 def test_variants(paddle: Paddle, attention: Attention) -> None:
