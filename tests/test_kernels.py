@@ -198,6 +198,28 @@ def test_file_and_report_name_the_runtime(
     assert metadata == {"gehost.needs": needs, "gehost.target": "cuda"}
 
 
+def test_a_second_compile_does_not_lower_the_release() -> None:
+    first, _ = host(target="cuda").run(residual("float16"))
+    for target, needs in (
+        ("", "1.31.1"),
+        ("cuda", "1.31.1"),
+        ("cuda:1.24", "1.31.1"),  # a residual norm that was chosen for its precision
+        ("cpu", "1.21.1"),
+    ):
+        result, report = host(target=target).run(first)
+        assert report.needs == [f"onnxruntime>={needs}"]
+        metadata = {entry.key: entry.value for entry in result.metadata_props}
+        assert metadata == {
+            "gehost.needs": f"onnxruntime>={needs}",
+            "gehost.target": target or "cuda",
+        }
+    for key, text in (("gehost.target", "<b>"), ("gehost.needs", f"onnxruntime>={'9' * 5000}")):
+        hostile = onnx.ModelProto()
+        hostile.CopyFrom(first)
+        next(entry for entry in hostile.metadata_props if entry.key == key).value = text
+        assert host(target="cpu").run(hostile)[1].needs == ["onnxruntime>=1.21.1"]
+
+
 def test_a_file_without_kernels_of_a_runtime_names_none() -> None:
     off = HostOptions(vendors=["gehost:onnxruntime"], plugins=False)
     result, report = Host(off).run(residual("float"))
