@@ -52,7 +52,7 @@ def line(model: onnx.ModelProto, feeds: list[Feed], base: str, directory: str) -
     retained = [note.removeprefix("half: ") for note in conversion.notes]
     casts = Counter(node.op_type for node in conversion.model.graph.node)["Cast"]
     halves = sum(item.data_type == HALF for item in conversion.model.graph.initializer)
-    text = f"{'' if loaded else 'DOES NOT LOAD; '}{result.summary()[:110]}; {result.note}"
+    text = f"{'' if loaded else 'DOES NOT LOAD; '}{result.summary()}"
     return (
         result.equal and loaded,
         f"{text}; {halves} half weights, {casts} Cast; {'; '.join(retained)}",
