@@ -64,6 +64,12 @@ def test_what_goes(alone, body: str, x: str) -> None:
     assert [node.op_type for node in after.graph.node] == ["Abs", "Exp"]
 
 
+def test_a_squeeze_of_the_only_size_of_one_goes(alone) -> None:
+    """Without axes it drops all of them, which known sizes tell."""
+    after = assert_fuses(model("t = Unsqueeze(a, one) b = Squeeze(t)", x="2, 3, 4"), PASS, **alone)
+    assert [node.op_type for node in after.graph.node] == ["Abs", "Exp"]
+
+
 @pytest.mark.parametrize("opset", [7, 9, 11])
 @pytest.mark.parametrize(
     "body",
@@ -98,7 +104,11 @@ def test_a_mask_that_nobody_reads_goes_too(alone) -> None:
             None,
         ),
         ({"body": "t = Unsqueeze(a, one) b = Squeeze(t, two)", "x": "1, 1, 4"}, "condition"),
-        ({"body": "t = Unsqueeze(a, one) b = Squeeze(t)", "x": "2, 3, 4"}, "unknown"),
+        (
+            {"body": "t = Unsqueeze(a, one) b = Squeeze(t)", "x": "1, 3, 4", "y": "3, 4"},
+            "condition",
+        ),
+        ({"body": "t = Unsqueeze(a, one) b = Squeeze(t)", "x": "N, 3, 4"}, "unknown"),
         (
             {"body": "t = Unsqueeze(a, axes) b = Squeeze(t, axes)", "inputs": ", int64[1] axes"},
             None,
