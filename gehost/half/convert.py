@@ -6,8 +6,7 @@ the other type gets a Cast. Nodes that keep float32 are those of ``reasons.py``.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +15,21 @@ import onnx
 import onnx.helper
 
 from gehost.errors import ModelError
+from gehost.half.names import (
+    body_nodes,
+    captures,
+    has_body,
+    lists_of,
+    name_as_before,
+    read_names,
+    rename,
+    rename_captured,
+)
 from gehost.half.ranges import ranges
 from gehost.half.reasons import (
     ASKED,
+    BODY,
+    CLOSE,
     FLOAT,
     LARGEST,
     QUANTIZED,
@@ -79,6 +90,7 @@ def to_float16(
     keep_float32: Collection[str] = (),
     base_dir: str | None = None,
     target: Target = NO_TARGET,
+    cautious: bool = False,
 ) -> HalfConversion:
     """Convert a model of float32 to float16.
 
@@ -90,6 +102,8 @@ def to_float16(
         keep_float32: further nodes that do, by name or operator.
         base_dir: of the model's external data.
         target: whose kernels decide.
+        cautious: keep float32 in all functions and bodies of operators, and around numbers that
+            only come close to the end of half's range.
 
     Raises:
         ModelError: its weights cannot be read, or it does not run on the feeds.
@@ -98,9 +112,16 @@ def to_float16(
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return HalfConversion(copy, (why,), is_converted=False)
-    outside, notes = ranges(model, feeds, base_dir)
-    conversion = _Conversion(model, base_dir, keep_float32, target, frozenset(outside))
-    converted = conversion.run(keep_io=keep_io)
+    outside, notes = ranges(model, feeds, base_dir, CLOSE if cautious else LARGEST)
+    functions: set[tuple[str, str]] = set()
+    while True:
+        conversion = _Conversion(
+            model, base_dir, keep_float32, target, frozenset(outside), functions, cautious=cautious
+        )
+        converted = conversion.run(keep_io=keep_io)
+        if functions.issuperset(conversion.called):
+            break
+        functions |= conversion.called  # what keeps float32 whole calls them in it
     _check(model, converted)
     return HalfConversion(
         converted,
@@ -134,7 +155,8 @@ class _Scope:
         return cached or (self.parent.form(name, kind) if self.parent else None)
 
     def inner(self) -> _Scope:
-        return _Scope(self.types, self.origins, self.half, {}, self)
+        """Return the scope of a body; bodies beside each other may use the same names."""
+        return _Scope(self.types, self.origins.copy(), set(self.half), {}, self)
 
 
 class _Conversion:
@@ -145,12 +167,15 @@ class _Conversion:
         keep: Collection[str],
         target: Target,
         outside: frozenset[str],
+        functions: Collection[tuple[str, str]],
+        *,
+        cautious: bool,
     ) -> None:
         self._model = model
         self._base_dir = base_dir
         self._keep = frozenset(keep)
         self._target = target
-        self._outside = outside
+        self._outside, self._cautious = outside, cautious
         self._functions = {(f.domain, f.name): f for f in model.functions}
         self.kept: dict[str, list[str]] = {}
         """Nodes that compute in float32, by reason."""
@@ -167,7 +192,9 @@ class _Conversion:
         self._constants: dict[str, str] = {}
         self.clipped: set[str] = set()
         """Values that are bounded by half's range before they are cast."""
-        self._float_functions: set[tuple[str, str]] = set()
+        self._float_functions = set(functions)
+        self.called: set[tuple[str, str]] = set()
+        """Functions that are called where a whole body or function keeps float32."""
         self._signatures: dict[tuple[str, str], tuple[int | None, ...]] = {}
 
     def notes(self) -> list[str]:
@@ -201,7 +228,7 @@ class _Conversion:
 
     def _look_at_functions(self, types: Mapping[str, int]) -> None:
         """Find the types that functions are called with; those with several keep float32."""
-        waiting = [(nodes, types) for nodes in _lists_of(self._model.graph.node)]
+        waiting = [(nodes, types) for nodes in lists_of(self._model.graph.node)]
         while waiting:
             nodes, entry = waiting.pop()
             for node in nodes:
@@ -214,11 +241,13 @@ class _Conversion:
                     self._signatures[key] = argument
                     function = self._functions[key]
                     inner = self._types_inside(function, argument)
-                    waiting += [(item, inner) for item in _lists_of(function.node)]
+                    waiting += [(item, inner) for item in lists_of(function.node)]
                 elif not _fits(first, argument):
                     self._float_functions.add(key)
                 beyond = not self._outside.isdisjoint((*node.input, *node.output))
-                if self._asked_for(node) or _unknown(node, entry) or (beyond and entry is types):
+                cautious = self._cautious and not self._has_kernel(node)
+                asked = self._asked_for(node) or cautious
+                if asked or _unknown(node, entry) or (beyond and entry is types):
                     self._float_functions.add(key)
 
     def _types_inside(
@@ -241,6 +270,7 @@ class _Conversion:
         copy.CopyFrom(function)
         argument = self._signatures.get(key)
         if argument is None or key in self._float_functions:
+            self._call(node for nodes in lists_of(function.node) for node in nodes)
             return copy
         fixed = float32_inputs(f"{function.domain}::{function.name}")
         types = self._types_inside(function, argument)
@@ -255,7 +285,7 @@ class _Conversion:
         nodes += self._outputs(function.output, nodes, scope)
         del copy.node[:]
         copy.node.extend(nodes)
-        _name_as_before(copy, self._constants)
+        name_as_before(copy, self._constants)
         retained = [info for info in copy.value_info if types.get(info.name) != FLOAT]
         del copy.value_info[:]
         copy.value_info.extend(retained)
@@ -286,6 +316,8 @@ class _Conversion:
             if _declares_float(info) and not (keep_io and info.name not in weights):
                 info.type.tensor_type.elem_type = _FLOAT16
                 scope.half.add(info.name)
+            elif not info.HasField("type") and scope.types.get(info.name) == FLOAT:
+                scope.half.add(info.name)  # of a body, without a type
         nodes = self._nodes(graph.node, scope, _opsets(self._model.opset_import))
         outputs = [info for info in copy.output if _declares_float(info)]
         names = [info.name for info in copy.output]
@@ -298,7 +330,7 @@ class _Conversion:
         copy.node.extend(nodes)
         self._initializers(graph, copy, scope, arguments)
         if outermost:
-            _name_as_before(copy, self._constants)
+            name_as_before(copy, self._constants)
         for info in copy.value_info:
             if _declares_float(info) and info.name in scope.half:
                 info.type.tensor_type.elem_type = _FLOAT16
@@ -315,7 +347,7 @@ class _Conversion:
         arguments: Collection[str],
     ) -> None:
         """Add the weights, in the types in which they are read."""
-        read = _read_names(copy)
+        read = read_names(copy)
         for tensor in graph.initializer:
             name = tensor.name
             if tensor.data_type != FLOAT:
@@ -380,11 +412,13 @@ class _Conversion:
         if array is not None:  # each reader takes the form that it needs
             return [copy]
         before: list[onnx.NodeProto] = []
-        if node.op_type in _BODIES:
+        if half:
             for entry, original in zip(copy.attribute, node.attribute, strict=True):
                 if entry.HasField("g"):
                     entry.g.Clear()
                     self._graph(original.g, entry.g, scope.inner(), keep_io=False)
+        else:
+            self._give_float32(copy, scope, before)
         for slot, name in enumerate(node.input):
             if scope.types.get(name) == FLOAT:
                 copy.input[slot] = self._read(
@@ -396,6 +430,21 @@ class _Conversion:
         if any(name in scope.half for name in node.output):
             _retype(copy)
         return [*before, copy]
+
+    def _give_float32(
+        self, node: onnx.NodeProto, scope: _Scope, before: list[onnx.NodeProto]
+    ) -> None:
+        """Give the bodies of a node, which stay as they are, what they read around them."""
+        for name in captures(node):
+            if scope.types.get(name) == FLOAT:
+                form = self._read(name, scope, before, half=False)
+                if form != name:
+                    rename_captured(node, name, form)
+        self._call(body_nodes(node))
+
+    def _call(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        keys = {(node.domain, node.op_type) for node in nodes}
+        self.called.update(keys.intersection(self._functions))
 
     def _read(self, name: str, scope: _Scope, before: list[onnx.NodeProto], *, half: bool) -> str:
         """Return a value's name in a type, with a Cast before its first reader."""
@@ -433,7 +482,7 @@ class _Conversion:
                 continue
             array = scope.origins.constants.get(name)
             inner = self._fresh(f"{name} (float32)")
-            _rename(nodes, name, inner)
+            rename(nodes, name, inner)
             if array is not None:
                 tensor = from_numpy(rounded_array(array), name)
                 casts.append(onnx.helper.make_node("Constant", [], [name], value=tensor))
@@ -449,7 +498,7 @@ class _Conversion:
         for name in dict.fromkeys(names):
             if name in scope.half:
                 inner = self._fresh(f"{name} (float16)")
-                _rename(nodes, name, inner)
+                rename(nodes, name, inner)
                 casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=FLOAT))
         return casts
 
@@ -464,8 +513,12 @@ class _Conversion:
         """Return why an operator itself keeps float32, or ""."""
         if self._asked_for(node):
             return ASKED
-        if node.op_type in _BODIES:
-            return ""
+        if has_body(node):
+            if node.op_type not in _BODIES:
+                return UNKNOWN
+            if self._cautious:
+                return BODY
+            return "" if self._outside.isdisjoint(captures(node)) else RANGE
         if node.op_type in _KEPT:
             return UNKNOWN
         if node.op_type in _INTEGER_KERNELS:
@@ -474,7 +527,9 @@ class _Conversion:
         if key in self._functions:
             if key not in self._float_functions:
                 return ""
-            return WHOLE if self._outside.isdisjoint((*node.input, *node.output)) else RANGE
+            if not self._outside.isdisjoint((*node.input, *node.output)):
+                return RANGE
+            return BODY if self._cautious else WHOLE
         if _schema(node, opsets) is not None:
             return ""
         return "" if self._has_kernel(node) else UNKNOWN
@@ -546,74 +601,6 @@ def _retype(node: onnx.NodeProto) -> None:
             entry.i = _FLOAT16
 
 
-def _read_names(graph: Any) -> Counter[str]:
-    """Return how often each name is read in a graph or function, also by its bodies."""
-    read = Counter(name for nodes in _lists_of(graph.node) for node in nodes for name in node.input)
-    outputs = [*graph.output]
-    outputs += [
-        info
-        for nodes in _lists_of(graph.node)
-        for node in nodes
-        for entry in node.attribute
-        for info in entry.g.output
-    ]
-    read.update(info if isinstance(info, str) else info.name for info in outputs)
-    return read
-
-
-def _name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
-    """Drop constants that nothing reads in float32; their half form takes the name."""
-    read = _read_names(graph)
-    unread = {name for name in constants.values() if not read[name]}
-    names = {form: name for form, name in constants.items() if name in unread}
-    selected: set[str] = set()
-    for nodes in [*_lists_of(graph.node)]:
-        retained: list[onnx.NodeProto] = []
-        for node in nodes:
-            if node.op_type == "Constant":
-                if node.output[0] in unread:
-                    continue
-                # bodies beside each other may hold a form each
-                new = names.get(node.output[0], "")
-                if new and new not in selected:
-                    selected.add(new)
-                elif new:
-                    names.pop(node.output[0])
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            retained.append(copy)
-        if len(retained) < len(nodes):
-            del nodes[:]
-            nodes.extend(retained)
-    for nodes in _lists_of(graph.node):
-        for node in nodes:
-            for body in (node.input, node.output):
-                for slot, name in enumerate(body):
-                    if name in names:
-                        body[slot] = names[name]
-    bodies = [
-        entry.g for nodes in _lists_of(graph.node) for node in nodes for entry in node.attribute
-    ]
-    for tensors in (getattr(body, "initializer", ()) for body in (graph, *bodies)):
-        for tensor in tensors:
-            tensor.name = names.get(tensor.name, tensor.name)
-
-
-def _rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:
-    """Give a value another name, in bodies, too."""
-    for item in _lists_of(nodes):
-        for node in item:
-            for names in (node.input, node.output):
-                for slot, current in enumerate(names):
-                    if current == name:
-                        names[slot] = other
-    for node in nodes:
-        for entry in node.attribute:
-            for info in entry.g.output if entry.HasField("g") else ():
-                if info.name == name:
-                    info.name = other
-
-
 def _set(copy: Any, descriptor: Any, value: Any) -> None:
     if descriptor.is_repeated:
         getattr(copy, descriptor.name).extend(value)
@@ -621,14 +608,6 @@ def _set(copy: Any, descriptor: Any, value: Any) -> None:
         setattr(copy, descriptor.name, value)
     else:
         getattr(copy, descriptor.name).CopyFrom(value)
-
-
-def _lists_of(nodes: Any) -> Iterator[Any]:
-    yield nodes
-    for node in nodes:
-        for entry in node.attribute:
-            if entry.HasField("g"):
-                yield from _lists_of(entry.g.node)
 
 
 def _unknown(node: onnx.NodeProto, types: Mapping[str, int]) -> bool:

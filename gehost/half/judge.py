@@ -29,7 +29,47 @@ _FLOAT16 = onnx.TensorProto.FLOAT16
 _LARGEST = 1 << 30
 """Bytes of weights in float32 beyond which nothing is judged."""
 
+_FAR = 0.02
+"""Distance of float16 from float32 that roundings alone seldom have."""
+
 Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfVerification(Verification):
+    """The result of a comparison with a conversion."""
+
+    off: Rounding | None = None
+    """What half's roundings do; None where the functions differ, or are not compared."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether half is not finite or further off than roundings explain."""
+        return self.off is not None and self.off.is_far
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounding:
+    """How far the roundings of half are off."""
+
+    error: str
+    """What is not finite with them alone, or ""."""
+    distance: float = 0.0
+    """The largest of the outputs that are, relative, root mean square."""
+
+    @property
+    def note(self) -> str:
+        """The result as text."""
+        off = f"float16 is off by {self.distance:.2g} (relative, root mean square)"
+        return self.error or off
+
+    @property
+    def is_far(self) -> bool:
+        """Whether more than roundings is likely behind it."""
+        return bool(self.error) or self.distance > _FAR
+
+    def __lt__(self, other: Rounding) -> bool:
+        return (bool(self.error), self.distance) < (bool(other.error), other.distance)
 
 
 def judge(
@@ -38,7 +78,7 @@ def judge(
     feeds: Sequence[Mapping[str, Array]],
     base_dir: str | None = None,
     libraries: Sequence[str | os.PathLike[str]] = (),
-) -> Verification:
+) -> HalfVerification:
     """Compare a model with its conversion.
 
     Args:
@@ -54,19 +94,27 @@ def judge(
     """
     why = too_large(conversion.model)
     if why:
-        return Verification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)
+        return HalfVerification(equal=True, feeds=0, outputs=(), seed=0, unjudged=why)
 
     def runner(form: onnx.ModelProto) -> Runner:
         return Runner(form, base_dir=base_dir, libraries=libraries)
 
     reference = runner(with_rounded_weights(model, conversion, base_dir))
     result = compare(reference, runner(widened(conversion.model, base_dir)), list(feeds))
+    fields: dict[str, Any] = {
+        item.name: getattr(result, item.name) for item in dataclasses.fields(result)
+    }
     if not result.equal:
-        return result
+        return HalfVerification(**fields)
     original = runner(model)
     runs = [(feed, original.run(feed)) for feed in feeds]
-    error, note = rounding(runs, runner(rounded(conversion.model, base_dir)))
-    return dataclasses.replace(result, equal=not error, error=error or None, note=note)
+    off = rounding(runs, runner(rounded(conversion.model, base_dir)))
+    fields["off"] = off
+    if off.error:
+        fields |= {"equal": False, "error": off.error}
+    else:
+        fields["note"] = off.note
+    return HalfVerification(**fields)
 
 
 def too_large(converted: onnx.ModelProto) -> str:
@@ -78,8 +126,8 @@ def too_large(converted: onnx.ModelProto) -> str:
 def rounding(
     runs: Sequence[tuple[Mapping[str, Array], Mapping[str, Array]]],
     half: Runner,
-) -> tuple[str, str]:
-    """Return what is not finite with half's roundings alone, and how far off the rest is.
+) -> Rounding:
+    """Return what is not finite with half's roundings alone, or how far off the rest is.
 
     Args:
         runs: inputs and outputs of the model in float32.
@@ -95,9 +143,9 @@ def rounding(
             if array.dtype != np.float32:
                 continue
             if bool((np.isfinite(array) & ~np.isfinite(actual[name])).any()):
-                return f'output "{name}" of feed {number} is not finite in float16', ""
+                return Rounding(f'output "{name}" of feed {number} is not finite in float16')
             largest = max(largest, _distance(array, actual[name]))
-    return "", f"float16 is off by {largest:.2g} (relative, root mean square)"
+    return Rounding("", largest)
 
 
 def _distance(expected: Array, actual: Array) -> float:

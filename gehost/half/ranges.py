@@ -35,6 +35,7 @@ def ranges(
     model: onnx.ModelProto,
     feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]],
     base_dir: str | None = None,
+    limit: float = LARGEST,
 ) -> tuple[set[str], list[str]]:
     """Return the values that leave half's range on feeds, and a line for each.
 
@@ -45,6 +46,7 @@ def ranges(
         model: of float32.
         feeds: what to run it with.
         base_dir: of its external data.
+        limit: the largest number that half is used for.
 
     Raises:
         ModelError: it does not run.
@@ -71,12 +73,14 @@ def ranges(
     outside: set[str] = set()
     lines: list[str] = []
     for name, number in largest.items():
-        if number <= LARGEST and not 0 < number < SMALLEST_NORMAL:
+        if number <= limit and not 0 < number < SMALLEST_NORMAL:
             continue
         outside.add(name)
         node = producer.get(name)
         place = f'{node.op_type} "{node.name or name}"' if node is not None else f'input "{name}"'
-        side = "above 65504" if number > LARGEST else "below float16's normal numbers"
+        side = "below float16's normal numbers"
+        if number > limit:
+            side = "above 65504" if number > LARGEST else "close to 65504"
         lines.append(f"half: {place} reaches {number:.3g}, {side}: kept in float32")
     if len(lines) > _NAMED:
         lines[_NAMED:] = [f"half: {len(lines) - _NAMED} more leave float16's range likewise"]

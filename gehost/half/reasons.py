@@ -18,6 +18,8 @@ from gehost.ir.attributes import attribute_value
 
 FLOAT = onnx.TensorProto.FLOAT
 LARGEST = 65504.0
+CLOSE = LARGEST / 2
+"""Where another order of sums or the rounding of factors may lead beyond half's range."""
 SMALLEST_NORMAL = 2.0**-14
 FILL = 1e9
 """Constants from here on stand for infinity, as masks use them."""
@@ -49,6 +51,7 @@ LARGE = "constants too large for float16"
 ANGLE = "angles"
 ASKED = "asked for"
 WHOLE = "functions, of which one call needs it"
+BODY = "bodies, which leave float16's range or lose too much in it"
 RANGE = "numbers outside of float16's range"
 UNKNOWN = "operators without float16, or of unknown types"
 
@@ -71,6 +74,17 @@ class Origins:
     """Values that may hold an infinity."""
     wide: set[str] = field(default_factory=set[str])
     """Values that need float32's range; their readers compute in it."""
+
+    def copy(self) -> Origins:
+        """Return the same, to be added to apart."""
+        return Origins(
+            dict(self.constants),
+            set(self.moved),
+            set(self.positions),
+            set(self.fills),
+            set(self.infinite),
+            set(self.wide),
+        )
 
 
 def is_fill(array: np.ndarray[Any, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gehost.errors import NumbersDifferError
-from gehost.half import HalfConversion, judge, to_float16
+from gehost.half import HalfConversion, HalfVerification, judge, to_float16
 from gehost.host.needs import name_runtimes
 from gehost.host.report import Report, op_counts
 from gehost.ir.model import Model
@@ -36,16 +36,15 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
     """
     if not report.half:
         return model
-    proto, base_dir = model.flush(), model.base_dir
     with report.timed("half"):
         if options.verify and feeds is None:
-            runner = Runner(proto, base_dir=base_dir, libraries=options.ort_libraries)
+            runner = Runner(model.flush(), base_dir=model.base_dir, libraries=options.ort_libraries)
             feeds = [feed for feed, _ in find_feeds(runner, 0)]
         checked = list(feeds or ()) if options.verify else []
-        conversion, converted = convert(model, options, checked, report)
+        conversion = convert(model, options, checked)
     if options.verify and conversion.is_converted:
         with report.timed("verify"):
-            result = judge(proto, conversion, checked, base_dir, options.ort_libraries)
+            conversion, result = _judged(model, options, checked, conversion)
         report.notes.append(f"half: {result.summary()}")
         if not result.equal:
             error = NumbersDifferError(
@@ -56,35 +55,56 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
             )
             error.report = report
             raise error
-    return converted
+    return describe(model, conversion, options, report)
+
+
+def _judged(
+    model: Model, options: HostOptions, feeds: _Feeds, conversion: HalfConversion
+) -> tuple[HalfConversion, HalfVerification]:
+    """Return a conversion that is compared; a cautious one where its numbers are far off."""
+    arguments = (feeds, model.base_dir, options.ort_libraries)
+    result = judge(model.flush(), conversion, *arguments)
+    if not result.is_far:
+        return conversion, result
+    again = convert(model, options, feeds, cautious=True)
+    second = judge(model.flush(), again, *arguments)
+    closer = second.off is not None and result.off is not None and second.off < result.off
+    return (again, second) if closer else (conversion, result)
 
 
 def convert(
-    model: Model, options: HostOptions, feeds: _Feeds, report: Report
-) -> tuple[HalfConversion, Model]:
-    """Convert a compiled model; note what keeps float32 and which runtimes the file needs.
+    model: Model, options: HostOptions, feeds: _Feeds, *, cautious: bool = False
+) -> HalfConversion:
+    """Convert a compiled model.
 
     Args:
-        model: compiled; it stays as it is.
+        model: it stays as it is.
         options: of the compile.
         feeds: inputs on which numbers out of half's range are looked for.
-        report: gets the notes, the counts and the needs.
+        cautious: as for ``to_float16``.
 
     Raises:
         ModelError: the model has no form in float16, or does not run on the feeds.
     """
-    conversion = to_float16(
+    return to_float16(
         model.flush(),
         keep_io=options.keep_io_types,
         feeds=feeds,
         keep_float32=options.keep_float32,
         base_dir=model.base_dir,
         target=Target.of(options.target),
+        cautious=cautious,
     )
+
+
+def describe(
+    model: Model, conversion: HalfConversion, options: HostOptions, report: Report
+) -> Model:
+    """Return a converted model; note what keeps float32 and which runtimes the file needs."""
     report.notes.extend(conversion.notes)
     report.kept_float32 = {why: list(nodes) for why, nodes in conversion.kept.items()}
     counts = op_counts(converted := Model(conversion.model, path=model.path))
     report.op_types_after, report.nodes_after = counts, sum(counts.values())
     types = inferred(without_weights(conversion.model))
     name_runtimes(converted, options.target, report, types)
-    return conversion, converted
+    return converted

@@ -17,7 +17,7 @@ from gehost.errors import ModelError, PassError
 from gehost.half import stays
 from gehost.host.hookspecs import hookimpl
 from gehost.host.host import Host
-from gehost.host.in_half import convert
+from gehost.host.in_half import convert, describe
 from gehost.host.report import Report
 from gehost.ir.files.external import external_tensors, file_names
 from gehost.ir.files.save import save_model
@@ -124,6 +124,8 @@ class Builder:
         self._place, self._target, self._keep_metadata = place, target, keep_metadata
         self.feeds: Sequence[Feeds] = ()
         """Inputs on which numbers out of half's range are looked for."""
+        self.cautious = False
+        """Whether conversions keep float32 in bodies and close to the end of half's range."""
         self.reasons = Reasons()
         loaded = replace(options, dims={}, enable=(), disable=(), only=())
         self.host = Host(loaded, plugins=[("reasons", self.reasons)])
@@ -278,13 +280,13 @@ class Builder:
     def _converted(self, model: Model) -> tuple[onnx.ModelProto, Report]:
         """Return a model in float16 inside, and the report of its conversion."""
         options = replace(self.host.options, half=True, keep_io_types=True)
-        _, converted = convert(model, options, self.feeds, report := Report())
-        return converted.flush(), report
+        conversion = convert(model, options, self.feeds, cautious=self.cautious)
+        return describe(model, conversion, options, report := Report()).flush(), report
 
     def reference(self) -> Candidate:
         """Return the original in float16, which the rounding of candidates is compared with."""
-        path = f"{self._place}half.onnx"
-        model = Model.load(self.original.path)
+        path = f"{self._place}half{' cautious' if self.cautious else ''}.onnx"
+        model = Model.load(self._prepared)  # bodies of functions are kept as one
         proto, half = self._converted(model)
         save_model(proto, path, model.base_dir)
         return Candidate(path, frozenset(), facts_of(path), half=half)
@@ -295,10 +297,11 @@ class Builder:
         With ``half`` it is converted, too, as what it is compared with.
         """
         path = f"{self._place}shrunk.onnx"
-        directory = os.path.dirname(os.path.abspath(self.original.path))
-        model, half = onnx.ModelProto.FromString(Path(self.original.path).read_bytes()), None
+        source = self._prepared if self.half else self.original.path
+        directory = os.path.dirname(os.path.abspath(source))
+        model, half = onnx.ModelProto.FromString(Path(source).read_bytes()), None
         if self.half:
-            model, half = self._converted(Model(model, path=self.original.path))
+            model, half = self._converted(Model(model, path=source))
         if not self._keep_metadata:
             shrink(model)
         save_model(model, path, directory)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from gehost.errors import ModelError
-from gehost.half import rounding, too_large
+from gehost.half import Rounding, rounding, too_large
 from gehost.optimizing.build import Builder, Candidate
 from gehost.optimizing.target import Target, reason_of
 from gehost.verify import Baseline, Runner, Verification, compare_outputs
@@ -39,6 +39,7 @@ class Checker:
     """Of the files; of those that are converted, beside the original's conversion."""
     wide: dict[str, Verification] = field(default_factory=dict[str, Verification])
     """Of the files before their conversion to float16, beside the original."""
+    _roundings: dict[str, Rounding | None] = field(default_factory=dict[str, "Rounding | None"])
     _there: list[tuple[Feeds, Feeds]] | None = None
     """Inputs and the original's outputs on the target's own runtime."""
     _failure_there: str = ""
@@ -54,7 +55,10 @@ class Checker:
         if candidate.path not in self.results:
             self.results[candidate.path] = self._compared(candidate)
         result = self.results[candidate.path]
-        return self._problem_there(candidate) if result.equal else result.summary()
+        if not result.equal:
+            return result.summary()
+        off = self.rounding(candidate) if candidate.half is not None else None
+        return off.error if off is not None and off.error else self._problem_there(candidate)
 
     def numbers(self, candidate: Candidate) -> str:
         """Return what was compared for a file, and how far apart its numbers are."""
@@ -67,17 +71,27 @@ class Checker:
         return f"{before}{_largest(result)} beside the original in float16; {self._off(candidate)}"
 
     def _off(self, candidate: Candidate) -> str:
-        """Return how far float16 is off the original in float32."""
+        off = self.rounding(candidate)
+        if off is None:
+            model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
+            return f"not compared with float32: {too_large(model)}"
+        return off.note
+
+    def rounding(self, candidate: Candidate) -> Rounding | None:
+        """Return how far float16 is off the original in float32; None of a model too large."""
+        if candidate.path not in self._roundings:
+            self._roundings[candidate.path] = self._rounding(candidate)
+        return self._roundings[candidate.path]
+
+    def _rounding(self, candidate: Candidate) -> Rounding | None:
         model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
-        why = too_large(model)
-        if why:
-            return f"not compared with float32: {why}"
+        if too_large(model):
+            return None
         directory = os.path.dirname(os.path.abspath(candidate.path))
         half = Runner(
             rounded(model, directory), base_dir=directory, libraries=self._libraries(candidate)
         )
-        error, off = rounding(self.baseline.runs, half)
-        return error or off
+        return rounding(self.baseline.runs, half)
 
     def uncompared(self) -> str:
         """Return why no numbers were compared on the target's own runtime, or ""."""

@@ -1,0 +1,120 @@
+"""Names of values in a graph and in the bodies of its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx
+
+
+def lists_of(nodes: Any) -> Iterator[Any]:
+    """Yield a list of nodes, and those of the bodies in it."""
+    yield nodes
+    for node in nodes:
+        for entry in node.attribute:
+            if entry.HasField("g"):
+                yield from lists_of(entry.g.node)
+
+
+def has_body(node: onnx.NodeProto) -> bool:
+    """Whether a node runs graphs of its own."""
+    return any(entry.HasField("g") for entry in node.attribute)
+
+
+def body_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes in the bodies of a node, and in theirs."""
+    for entry in node.attribute:
+        if entry.HasField("g"):
+            for nodes in lists_of(entry.g.node):
+                yield from nodes
+
+
+def captures(node: onnx.NodeProto) -> list[str]:
+    """Return the values of the graphs around a node that its bodies read."""
+    results: dict[str, None] = {}
+    for entry in node.attribute:
+        graph = entry.g
+        local = {info.name for info in (*graph.input, *graph.initializer)}
+        local.update(name for item in graph.node for name in item.output)
+        read = [name for item in graph.node for name in (*item.input, *captures(item)) if name]
+        read += [info.name for info in graph.output]
+        results.update(dict.fromkeys(name for name in read if name not in local))
+    return list(results)
+
+
+def read_names(graph: Any) -> Counter[str]:
+    """Return how often each name is read in a graph or function, also by its bodies."""
+    read = Counter(name for nodes in lists_of(graph.node) for node in nodes for name in node.input)
+    outputs = [*graph.output]
+    outputs += [
+        info
+        for nodes in lists_of(graph.node)
+        for node in nodes
+        for entry in node.attribute
+        for info in entry.g.output
+    ]
+    read.update(info if isinstance(info, str) else info.name for info in outputs)
+    return read
+
+
+def name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
+    """Drop constants that nothing reads in float32; their half form takes the name."""
+    read = read_names(graph)
+    unread = {name for name in constants.values() if not read[name]}
+    names = {form: name for form, name in constants.items() if name in unread}
+    selected: set[str] = set()
+    for nodes in [*lists_of(graph.node)]:
+        retained: list[onnx.NodeProto] = []
+        for node in nodes:
+            if node.op_type == "Constant":
+                if node.output[0] in unread:
+                    continue
+                # bodies beside each other may hold a form each
+                new = names.get(node.output[0], "")
+                if new and new not in selected:
+                    selected.add(new)
+                elif new:
+                    names.pop(node.output[0])
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            retained.append(copy)
+        if len(retained) < len(nodes):
+            del nodes[:]
+            nodes.extend(retained)
+    for nodes in lists_of(graph.node):
+        for node in nodes:
+            for body in (node.input, node.output):
+                for slot, name in enumerate(body):
+                    if name in names:
+                        body[slot] = names[name]
+    bodies = [
+        entry.g for nodes in lists_of(graph.node) for node in nodes for entry in node.attribute
+    ]
+    for tensors in (getattr(body, "initializer", ()) for body in (graph, *bodies)):
+        for tensor in tensors:
+            tensor.name = names.get(tensor.name, tensor.name)
+
+
+def rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:
+    """Give a value another name, in bodies, too."""
+    for item in lists_of(nodes):
+        for node in item:
+            for names in (node.input, node.output):
+                for slot, current in enumerate(names):
+                    if current == name:
+                        names[slot] = other
+    for node in nodes:
+        for entry in node.attribute:
+            for info in entry.g.output if entry.HasField("g") else ():
+                if info.name == name:
+                    info.name = other
+
+
+def rename_captured(node: onnx.NodeProto, name: str, other: str) -> None:
+    """Let the bodies of a node read another value in place of one around them."""
+    for item in body_nodes(node):
+        for slot, current in enumerate(item.input):
+            if current == name:
+                item.input[slot] = other

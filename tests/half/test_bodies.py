@@ -1,0 +1,213 @@
+"""Operators with bodies in float16: whole in float32, or half inside with types that agree."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.checker
+import pytest
+
+from gehost.half import HalfConversion, judge, to_float16
+from gehost.testing import parse
+
+onnxruntime = pytest.importorskip("onnxruntime")
+_DRAW = np.random.default_rng(0)
+X = _DRAW.normal(size=(5, 32)).astype(np.float32)
+A = (_DRAW.normal(size=(32, 32)) * 30).astype(np.float32)
+B = (_DRAW.normal(size=(32, 32)) * 240).astype(np.float32)
+SMALL = {"A": A / 150, "B": B / 800}
+LARGE = {"A": A, "B": B}
+SIZES: dict[str, Any] = {
+    "rows": np.array([-1, 1], np.int64),
+    "axis": np.array([0], np.int64),
+    "two": np.array(2, np.int64),
+    "yes": np.array(True),
+    "h": np.array(0.3, np.float32),
+    "start": np.zeros(32, np.float32),
+}
+PRODUCTS = "p = MatMul ({0}, A) q = MatMul (p, B)"
+# what divides is as large as the numbers, but moved: neither rule nor neighbour keeps it in float32
+NORM = """{1}a = Abs ({0}) {1}t = Transpose <perm = [1, 0]> ({1}a)
+{1}m = ReduceMax <axes = [0], keepdims = 1> ({1}t) {1}r = Reshape ({1}m, rows)
+{1} = Div ({0}, {1}r)"""
+FLAG = {"c": np.array(True)}
+HEAD = '<ir_version: 9, opset_import: ["": 17, "my": 1]> g '
+LOOP = "<body = b (int64 i, bool k, float[n, 32] s) => "
+
+
+def model(text: str, weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return a model with the weights that it reads."""
+    words = set(re.findall(r"\w+", text))
+    arrays = {name: array for name, array in {**SIZES, **weights}.items() if name in words}
+    return parse(HEAD + text, arrays)
+
+
+def branch(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return an If whose branch reads a product around it."""
+    return model(
+        f"""(float[n, 32] x, bool c) => (float[n, 32] y) {{ {PRODUCTS.format("x")}
+        y = If (c) <then_branch = t () => (float[n, 32] u) {{ {NORM.format("q", "u")} }},
+        else_branch = e () => (float[n, 32] v) {{ v = Mul (x, h) }}> }}""",
+        weights,
+    )
+
+
+def result_of_branch(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return an If whose branch makes a product."""
+    return model(
+        f"""(float[n, 32] x, bool c) => (float[n, 32] y) {{ z = Mul (x, h)
+        w = If (c) <then_branch = t () => (float[n, 32] q) {{ {PRODUCTS.format("z")} }},
+        else_branch = e () => (float[n, 32] v) {{ v = Relu (z) }}> {NORM.format("w", "y")} }}""",
+        weights,
+    )
+
+
+def inside(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return an If whose branch makes a product and normalizes it."""
+    return model(
+        f"""(float[n, 32] x, bool c) => (float[n, 32] y) {{ z = Mul (x, h)
+        y = If (c) <then_branch = t () => (float[n, 32] u)
+        {{ {PRODUCTS.format("z")} {NORM.format("q", "u")} }},
+        else_branch = e () => (float[n, 32] v) {{ v = Relu (z) }}> }}""",
+        weights,
+    )
+
+
+def carried(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return a Loop that begins with a product."""
+    return model(
+        f"""(float[n, 32] x) => (float[n, 32] y) {{ {PRODUCTS.format("x")}
+        z = Loop (two, yes, q) {LOOP} (bool l, float[n, 32] o)
+        {{ l = Identity (k) o = Mul (s, h) }}> {NORM.format("z", "y")} }}""",
+        weights,
+    )
+
+
+def stacked(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return a Loop that stacks products, and carries its input on."""
+    return model(
+        f"""(float[n, 32] x) => (float[n, 32] y) {{
+        f, w = Loop (two, yes, x) {LOOP} (bool l, float[n, 32] o, float[n, 32] q)
+        {{ l = Identity (k) {PRODUCTS.format("s")} o = Identity (s) }}>
+        d = ReduceSum <keepdims = 0> (w, axis) {NORM.format("d", "y")} }}""",
+        weights,
+    )
+
+
+def scan(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return a Scan with a sum and a product."""
+    return model(
+        """(float[n, 32] x) => (float[32] f, float[n, 32] y) {
+        f, y = Scan <num_scan_inputs = 1, body = b (float[32] s, float[32] r)
+        => (float[32] o, float[32] q) { o = Add (s, r) q = MatMul (o, B) }> (start, x) }""",
+        {"B": weights["B"] * 50},
+    )
+
+
+def nested(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return an If in a Loop, which reads a product around both."""
+    return model(
+        f"""(float[n, 32] x, bool c) => (float[n, 32] y) {{ {PRODUCTS.format("x")}
+        y = Loop (two, yes, x) {LOOP} (bool l, float[n, 32] o) {{ l = Identity (k)
+        o = If (c) <then_branch = t () => (float[n, 32] w) {{ {NORM.format("q", "u")}
+        w = Sub (u, s) }}, else_branch = e () => (float[n, 32] v) {{ v = Mul (s, h) }}> }}> }}""",
+        weights,
+    )
+
+
+def called(weights: dict[str, Any]) -> onnx.ModelProto:
+    """Return a function that a Loop and the graph call."""
+    text = f"""(float[n, 32] x) => (float[n, 32] y) {{ {PRODUCTS.format("x")}
+    w = Loop (two, yes, x) {LOOP} (bool l, float[n, 32] o) {{ l = Identity (k)
+    u = my.norm (q) o = Sub (u, s) }}> v = my.norm (x) y = Add (v, w) }}
+    <domain: "my", opset_import: ["": 17, "my": 1]> norm (X) => (Y)
+    {{ a = my.size (X) Y = Div (X, a) }}
+    <domain: "my", opset_import: ["": 17]> size (X) => (Y)
+    {{ a = Abs (X) Y = ReduceMax <axes = [-1], keepdims = 1> (a) }}"""
+    return model(text, weights)
+
+
+KINDS = [branch, result_of_branch, inside, carried, stacked, scan, nested, called]
+
+
+def feeds_of(proto: onnx.ModelProto) -> list[dict[str, Any]]:
+    names = {info.name for info in proto.graph.input}
+    return [{name: array for name, array in {"x": X, **FLAG}.items() if name in names}]
+
+
+def prove(proto: onnx.ModelProto, conversion: HalfConversion, feeds: list[dict[str, Any]]) -> None:
+    """Compare a conversion with its original, optimized and as it is."""
+    onnx.checker.check_model(conversion.model, full_check=True)
+    onnx.shape_inference.infer_shapes(conversion.model, check_type=True, strict_mode=True)
+    levels = onnxruntime.GraphOptimizationLevel
+    for level in (levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_ALL):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = level
+        sessions = [
+            onnxruntime.InferenceSession(item.SerializeToString(), options)
+            for item in (proto, conversion.model)
+        ]
+        kinds = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+        for feed in feeds:
+            entry = {
+                info.name: feed[info.name].astype(kinds.get(info.type, feed[info.name].dtype))
+                for info in sessions[1].get_inputs()
+            }
+            expected = sessions[0].run(None, feed)
+            for a, b in zip(expected, sessions[1].run(None, entry), strict=True):
+                assert np.isfinite(b).all()
+                assert np.abs(a - b).max() < 0.02 * np.abs(a).max()
+
+
+@pytest.mark.parametrize("keep_io", [False, True])
+@pytest.mark.parametrize("keep", [(), ("If", "Loop", "Scan"), ("MatMul",)])
+@pytest.mark.parametrize("make", KINDS)
+def test_bodies_have_types_that_agree(make: Any, keep: tuple[str, ...], keep_io: bool) -> None:
+    proto = make(SMALL)
+    conversion = to_float16(proto, keep_float32=keep, keep_io=keep_io)
+    prove(proto, conversion, feeds_of(proto))
+
+
+@pytest.mark.parametrize("keep_io", [False, True])
+@pytest.mark.parametrize("make", KINDS)
+def test_numbers_out_of_range_keep_bodies_in_float32(make: Any, keep_io: bool) -> None:
+    """Where they are around a body at once, where they are inside of it in the cautious form."""
+    proto = make(LARGE)
+    feeds = feeds_of(proto)
+    conversion = to_float16(proto, feeds=feeds, keep_io=keep_io)
+    if make is inside:
+        assert judge(proto, conversion, feeds).is_far
+        conversion = to_float16(proto, feeds=feeds, keep_io=keep_io, cautious=True)
+    if make is scan and not keep_io:
+        return  # its output is out of range
+    retained = [label for labels in conversion.kept.values() for label in labels]
+    assert any(label.startswith(("If", "Loop", "Scan")) for label in retained)
+    prove(proto, conversion, feeds)
+    result = judge(proto, conversion, feeds)
+    assert result.equal, result.summary()
+    assert not result.is_far
+
+
+@pytest.mark.parametrize("make", [branch, carried, stacked, nested, called])
+def test_a_body_that_is_asked_for_has_no_half_inside(make: Any) -> None:
+    conversion = to_float16(make(SMALL), keep_float32=["If", "Loop", "MatMul"])
+    for node in conversion.model.graph.node:
+        for entry in node.attribute:
+            kinds = {info.type.tensor_type.elem_type for info in entry.g.output}
+            assert onnx.TensorProto.FLOAT16 not in kinds
+            assert not any(item.op_type == "Cast" for item in entry.g.node)
+
+
+def test_branches_may_use_the_same_names() -> None:
+    """One of them keeps a value in float32 that is half in the other."""
+    proto = model(
+        """(float[n, 32] x, bool c) => (float[n, 32] y) { y = If (c)
+        <then_branch = t () => (float[n, 32] u) { a = Relu (x) u = MatMul (a, A) },
+        else_branch = e () => (float[n, 32] v) { a = Exp (x) v = MatMul (a, A) }> }""",
+        SMALL,
+    )
+    for flag in (True, False):
+        prove(proto, to_float16(proto), [{"x": X, "c": np.array(flag)}])
