@@ -70,6 +70,8 @@ class OptimizeReport:
     """What was compared, and how far apart the numbers are."""
     kept_float32: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Nodes that compute in float32 in a file of float16, by reason."""
+    unconverted: str = ""
+    """Why the file is not in float16, where that was asked for."""
     trials: list[GroupTrial] = field(default_factory=list[GroupTrial])
     dropped: dict[str, str] = field(default_factory=dict[str, str])
     """Passes that failed or changed numbers, with the reason."""
@@ -103,7 +105,8 @@ class OptimizeReport:
         gain = "not measured" if self.gain is None else f"{self.gain.large.median:.2f} ×"
         if self.gain is not None and self.gain.is_vague:
             gain = f"not measured well ({self.gain.range()})"
-        return f"{self.written or self.model or 'the model'}: {gain}, {removed}, {sizes}"
+        results = [f"{self.written or self.model or 'the model'}: {gain}", removed, sizes]
+        return ", ".join([*results, *([self.unconverted] if self.unconverted else [])])
 
     def lines(self) -> list[str]:
         """Return the report as text."""
@@ -208,6 +211,7 @@ class OptimizeReport:
             "pays": self.pays,
             "sizes": self.sizes,
             "notes": self.notes,
+            "unconverted": self.unconverted,
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
             "fused": {op: {"count": n, "what": what} for op, (n, what) in self.fused.items()},

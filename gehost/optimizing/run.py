@@ -280,7 +280,6 @@ class _Run:
         inputs = self._inputs()
         report.notes += inputs.notes
         report.notes += map(str, builder.host.unregistered)
-        builder.feeds = [inputs.smallest]
         self._done("read")
 
         checker = self._checker(inputs)
@@ -343,18 +342,44 @@ class _Run:
 
     def _checker(self, inputs: Inputs) -> Checker:
         self._show("run the original")
-        original, half = self._builder.original, None
+        original = self._builder.original
         baseline = Baseline.of(
             self._builder.host.original(original.path, self._libraries),
             [inputs.smallest],
             provider=self._target.provider,
             generated=True,  # several sequences, some of them padded: kernels differ there
         )
+        checker = Checker(baseline, self._target, original)
         if self._builder.half:
-            original = self._builder.reference()
-            model = self._builder.host.original(original.path, self._libraries)
-            half = Baseline.of(model, provider=self._target.provider, source=baseline)
-        return Checker(baseline, self._target, original, half)
+            self._builder.feeds = [feed for feed, _ in baseline.runs]
+            reference = self._reference(checker)
+            if reference is not None:
+                model = self._builder.host.original(reference.path, self._libraries)
+                checker.half = Baseline.of(model, provider=self._target.provider, source=baseline)
+                checker.original = reference
+        return checker
+
+    def _reference(self, checker: Checker) -> Candidate | None:
+        """Return the original in float16; a cautious conversion where numbers are far off.
+
+        Without a right one, nothing is converted.
+        """
+        builder = self._builder
+        first = builder.reference()
+        off = checker.rounding(first)
+        if off is None or not off.is_far:
+            return first
+        builder.cautious = True
+        second = builder.reference()
+        again = checker.rounding(second)
+        if again is not None and again < off:
+            first, off = second, again
+        else:
+            builder.cautious = False
+        if not off.error:
+            return first
+        builder.half, builder.stays = False, f"half: not converted: {off.error}"
+        return None
 
     def _cleaned(self, report: OptimizeReport, checker: Checker) -> Candidate:
         """Return the file without fusions: what is written where none pays."""
@@ -617,7 +642,8 @@ class _Run:
         report.numbers = checker.numbers(best)
         if checker.uncompared():
             report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
-        report.notes += [self._builder.stays] if self._builder.stays else []
+        report.unconverted = self._builder.stays
+        report.notes += [report.unconverted] if report.unconverted else []
         if best.half is not None:
             report.notes += best.half.notes
             report.kept_float32 = best.half.kept_float32

@@ -175,3 +175,90 @@ def test_the_file_names_the_runtime_that_half_needs() -> None:
         entries = {entry.key: entry.value for entry in result.model.metadata_props}
         assert entries["gehost.needs"] == needs
         assert entries["gehost.target"] == "cuda"
+
+
+def out_of_range(body: str) -> onnx.ModelProto:
+    """Return a model with numbers of which half is out of range for some feeds alone."""
+    draw = np.random.default_rng(0)
+    weights = {
+        "w": draw.normal(size=(32, 32)) * 30,
+        "v": draw.normal(size=(32, 32)) * 60,
+        "big": np.array(2000.0),
+        "one": np.array(1.0),
+    }
+    arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in weights.items()}
+    arrays |= {"flat": np.array([1, -1]), "rows": np.array([-1, 32])}
+    arrays |= {"twice": np.array(2), "yes": np.array(True)}
+    words = set(re.findall(r"\w+", body))
+    text = f"""<ir_version: 9, opset_import: ["": 17, "my": 1]>
+    m (float[n, 32] x, bool c) => (float[n, 32] y) {{ {body}"""
+    return parse(text, {name: array for name, array in arrays.items() if name in words})
+
+
+NORM = "a = Abs ({0}) m = ReduceMax <axes = [-1], keepdims = 1> (a) r = Div ({0}, m) {1} = Tanh (r)"
+PRODUCTS = "p = MatMul (x, w) q = MatMul (p, v)"
+BODIES = {
+    "by a flag": f"""k = Where (c, big, one) p = MatMul (x, w) q = Mul (p, k)
+        t = Transpose <perm = [1, 0]> (q) s = Reshape (t, flat) {NORM.format("s", "z")}
+        y = Reshape (z, rows) }}""",
+    "in a branch": f"""y = If (c) <then_branch = t () => (float[n, 32] u)
+        {{ {PRODUCTS} {NORM.format("q", "u")} }},
+        else_branch = e () => (float[n, 32] v2) {{ v2 = Relu (x) }}> }}""",
+    "of a branch": f"""z = If (c) <then_branch = t () => (float[n, 32] q) {{ {PRODUCTS} }},
+        else_branch = e () => (float[n, 32] v2) {{ v2 = Relu (x) }}> {NORM.format("z", "y")} }}""",
+    "into a loop": f"""{PRODUCTS} z = Loop (twice, yes, q) <body = b (int64 i, bool k,
+        float[n, 32] s) => (bool l, float[n, 32] o) {{ l = Identity (k) o = Relu (s) }}>
+        {NORM.format("z", "y")} }}""",
+    "in a loop": f"""y = Loop (twice, yes, x) <body = b (int64 i, bool k, float[n, 32] s)
+        => (bool l, float[n, 32] o) {{ l = Identity (k) {PRODUCTS} {NORM.format("q", "o")} }}> }}""",
+    "in a function": f"""y = my.block (x, w, v) }}
+        <domain: "my", opset_import: ["": 17]>
+        block (x, w, v) => (y) {{ {PRODUCTS} {NORM.format("q", "y")} }}""",
+}
+
+
+@pytest.mark.parametrize("where", BODIES)
+def test_numbers_out_of_range_on_any_feed_stay_in_float32(where: str) -> None:
+    model = out_of_range(BODIES[where])
+    result = gehost.optimize(model, "any", half=True, measured=False)
+    onnx.checker.check_model(result.model, full_check=True)
+    report = result.report
+    assert report.kept_float32
+    assert not report.unconverted
+    assert re.search(r"off by \d\.?\d*(e-0\d)? ", report.numbers), report.numbers
+    draw = np.random.default_rng(1).normal(size=(3, 32)).astype(np.float32)
+    for flag in (True, False):
+        feed = {"x": draw, "c": np.array(flag)}
+        names = {info.name for info in model.graph.input}
+        before, after = (
+            onnxruntime.InferenceSession(item.SerializeToString()).run(
+                None, {name: array for name, array in feed.items() if name in names}
+            )
+            for item in (model, result.model)
+        )
+        np.testing.assert_allclose(after[0], before[0], atol=5e-3)
+
+
+def test_a_model_that_half_breaks_is_not_converted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Near 1000 half has no fractions, so that the difference is 0."""
+    text = """<ir_version: 9, opset_import: ["": 17]> m (float[n, 32] x) => (float[n, 32] y)
+    <float k = {1000}, float h = {0.001}, float one = {1}>
+    { u = Sigmoid (x) s = Mul (u, h) a = Add (s, k) r = Relu (a) d = Sub (r, k)
+      y = Div (one, d) }"""
+    path = saved(parse(text, {}), tmp_path / "m.onnx")
+    line = 'not converted: output "y" of feed 0 is not finite in float16'
+    words = ["optimize", path, "-o", str(tmp_path / "o.onnx"), "--half", "--no-measure"]
+    assert run([*words, "--for", "any"]) == 0
+    assert line in " ".join(capsys.readouterr().out.split())
+    written = onnx.load(tmp_path / "o.onnx")
+    assert {tensor.data_type for tensor in written.graph.initializer} == {onnx.TensorProto.FLOAT}
+    assert run([*words, "--for", "any", "-q"]) == 0
+    assert line in capsys.readouterr().out
+    assert run([*words, "--for", "any", "--json"]) == 0
+    assert line in json.loads(capsys.readouterr().out)["unconverted"]
+    report = gehost.optimize(parse(text, {}), "any", half=True, measured=False).report
+    assert line in report.unconverted
+    assert run(["compile", path, "-o", str(tmp_path / "c.onnx"), "--half", "--verify"]) == 6
+    assert not (tmp_path / "c.onnx").exists()
