@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.helper
+import onnx.shape_inference
 
-from gehost.errors import ModelError
+from gehost.errors import ModelError, one_line
 from gehost.half.names import (
     body_nodes,
     captures,
@@ -651,10 +652,23 @@ def _check(model: onnx.ModelProto, converted: onnx.ModelProto) -> None:
     """
     before, after = set(_findings(model)), _findings(converted)
     new = [finding for finding in after if finding not in before]
+    if not new and not before and not _inference_error(model):
+        new = [error] if (error := _inference_error(converted)) else []
     if new and not before:
         raise ModelError(
             f"half: {new[0]}", hint="keep its node in float32 (--keep-float32), and report this"
         )
+
+
+def _inference_error(model: onnx.ModelProto) -> str:
+    """Return what ONNX's own inference finds wrong with the types, or ""."""
+    try:
+        onnx.shape_inference.infer_shapes(without_weights(model), check_type=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError as error:
+        return one_line(str(error))
+    except (RuntimeError, ValueError):
+        return ""  # it has no answer: two gigabytes of Constant nodes
+    return ""
 
 
 def _findings(model: onnx.ModelProto) -> list[str]:

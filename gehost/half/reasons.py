@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from gehost.half.names import has_body
 from gehost.ir.attributes import attribute_value
 
 FLOAT = onnx.TensorProto.FLOAT
@@ -143,7 +144,8 @@ def _by_numbers(
         origins.moved.update(writes)
         _inherit(reads, writes, origins)
         return ""
-    if writes and _is_position(node, reads, types, origins):
+    # what a body reads around it is none of its inputs
+    if writes and not has_body(node) and _is_position(node, reads, types, origins):
         origins.positions.update(writes)
         _inherit(reads, writes, origins)
         return POSITION

@@ -211,3 +211,32 @@ def test_branches_may_use_the_same_names() -> None:
     )
     for flag in (True, False):
         prove(proto, to_float16(proto), [{"x": X, "c": np.array(flag)}])
+
+
+def test_a_loop_from_constants_is_half_where_its_body_reads_more() -> None:
+    proto = model(
+        """(float[n, 32] x) => (float[n, 32] y) { f = Loop (two, yes, start)
+        <body = b (int64 i, bool k, float[32] s) => (bool l, float[32] o) { l = Identity (k)
+        r = ReduceMean <axes = [0], keepdims = 0> (x) o = Add (s, r) }> y = Add (x, f) }""",
+        {},
+    )
+    conversion = to_float16(proto)
+    assert not conversion.kept
+    prove(proto, conversion, feeds_of(proto))
+
+
+def test_a_function_holds_a_body() -> None:
+    """Asked for or not; what it calls is the same for all of its calls."""
+    proto = model(
+        """(float[n, 32] x, bool c) => (float[n, 32] y)
+        { z = Mul (x, h) w = my.f (z, c) v = my.g (w) y = Relu (v) }
+        <domain: "my", opset_import: ["": 17, "my": 1]> f (X, C) => (Y) { T = Tanh (X)
+        Y = If (C) <then_branch = t () => (u) { u = my.g (T) },
+        else_branch = e () => (v) { v = Neg (T) }> }
+        <domain: "my", opset_import: ["": 17]> g (X) => (Y) { Y = Sigmoid (X) }""",
+        {},
+    )
+    for keep in ((), ("If",), ("Tanh",)):
+        conversion = to_float16(proto, keep_float32=keep)
+        prove(proto, conversion, feeds_of(proto))
+        assert bool(conversion.kept) == (keep == ("If",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from gehost import Host, HostOptions, NumbersDifferError, UsageError
 from gehost.cli import run
 from gehost.host import in_half as module
+from gehost.testing import parse
 from gehost.verify import Runner
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -177,3 +179,38 @@ def test_what_keeps_float32_is_in_the_report_and_on_its_page(tmp_path: Path) -> 
     for why, labels in data["kept_float32"].items():
         line = f"float32 ({why}): {', '.join(labels)}"
         assert line in html.unescape(pages[1].read_text())
+
+
+@pytest.mark.parametrize("around", [True, False])
+@pytest.mark.parametrize("keep_io", [True, False])
+def test_numbers_out_of_range_in_a_body(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], around: bool, keep_io: bool
+) -> None:
+    """The whole If stays in float32, whether its branch reads or makes them."""
+    draw = np.random.default_rng(0)
+    product = "p = MatMul (x, w) q = MatMul (p, v)"
+    model = parse(
+        f"""<ir_version: 9, opset_import: ["": 17]> g (float[n, 32] x, bool c) => (float[n, 32] y)
+        {{ {product if around else ""} y = If (c) <then_branch = t () => (float[n, 32] u)
+        {{ {"" if around else product} a = Abs (q) t = Transpose <perm = [1, 0]> (a)
+        m = ReduceMax <axes = [0], keepdims = 1> (t) r = Reshape (m, rows) u = Div (q, r) }},
+        else_branch = e () => (float[n, 32] o) {{ o = Relu (x) }}> }}""",
+        {
+            "w": (draw.normal(size=(32, 32)) * 30).astype(np.float32),
+            "v": (draw.normal(size=(32, 32)) * 240).astype(np.float32),
+            "rows": np.array([-1, 1]),
+        },
+    )
+    path, target = tmp_path / "m.onnx", tmp_path / "half.onnx"
+    onnx.save(model, path)
+    words = ["--keep-io-types"] if keep_io else []
+    assert run(["compile", str(path), "-o", str(target), "--half", "--verify", *words]) == 0
+    note = capsys.readouterr().err
+    assert 'If "y"' in note
+    assert re.search(r"float16 is off by 0(\.000\d+)? ", note)
+    result = onnx.load(target)
+    onnx.checker.check_model(result, full_check=True)
+    x = draw.normal(size=(3, 32)).astype(np.float16).astype(np.float32)
+    feed = {"x": x, "c": np.array(True)}
+    after = Runner(target).run(feed if keep_io else feed | {"x": x.astype(np.float16)})["y"]
+    np.testing.assert_allclose(after, Runner(path).run(feed)["y"], atol=2e-3)
