@@ -59,3 +59,26 @@ def put_back(model: onnx.ModelProto, place: str) -> None:
             tensor.raw_data = data[offset : offset + int(entries["length"])]
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
+
+
+def size_inside(model: onnx.ModelProto) -> int:
+    """Return the bytes of a model once the weights that were put apart are in it again."""
+    more = 0
+    for tensor in model.graph.initializer:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if entries.get("location") != OWN_WEIGHTS:
+            continue
+        length, apart = int(entries["length"]), tensor.ByteSize()
+        bare = onnx.TensorProto()
+        bare.CopyFrom(tensor)
+        bare.ClearField("external_data")
+        bare.ClearField("data_location")
+        inside = bare.ByteSize() + 1 + _varint(length) + length
+        more += inside + _varint(inside) - apart - _varint(apart)
+    graph = model.graph.ByteSize()
+    return model.ByteSize() + more + _varint(graph + more) - _varint(graph)
+
+
+def _varint(number: int) -> int:
+    """Return the bytes of a length in protobuf's form."""
+    return max(1, -(-number.bit_length() // 7))

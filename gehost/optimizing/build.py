@@ -24,7 +24,7 @@ from gehost.ir.files.save import save_model
 from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
-from gehost.optimizing.apart import LARGE, put_apart, put_back
+from gehost.optimizing.apart import LARGE, put_apart, put_back, size_inside
 from gehost.optimizing.facts import (
     Facts,
     facts_of,
@@ -223,12 +223,12 @@ class Builder:
         )
         report = Report(model=self._source, options=host.options.as_dict())
         makers, converted = self._write(host, self._prepared, report, path)
-        facts = facts_of(path)
+        facts = self._facts_of(path)
         room = min(self.original.facts.size - facts.size, _ROOM)
         if room > 0 and not half and has_constant_nodes(path):
             host = self.host.with_options(disable=self._names, room=room)
             self._write(host, path, Report(model=path), path)
-            facts = facts_of(path)
+            facts = self._facts_of(path)
         wide = _wide(path) if half else ""
         return Candidate(path, passes, facts, report, wide=wide, half=converted, makers=makers)
 
@@ -249,7 +249,7 @@ class Builder:
             omitted = omit(model, original, excess, self._target.domains, candidate.path)
             save_model(model, path, os.path.dirname(os.path.abspath(path)))
             self._lighter[candidate.path] = replace(
-                candidate, path=path, facts=facts_of(path), wide="", omitted=tuple(omitted)
+                candidate, path=path, facts=self._facts_of(path), wide="", omitted=tuple(omitted)
             )
         return self._lighter[candidate.path]
 
@@ -289,7 +289,7 @@ class Builder:
         model = Model.load(self._prepared)  # bodies of functions are kept as one
         proto, half = self._converted(model)
         save_model(proto, path, model.base_dir)
-        return Candidate(path, frozenset(), facts_of(path), half=half)
+        return Candidate(path, frozenset(), self._facts_of(path), half=half)
 
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled.
@@ -305,7 +305,15 @@ class Builder:
         if not self._keep_metadata:
             shrink(model)
         save_model(model, path, directory)
-        return Candidate(path, frozenset(), facts_of(path), half=half)
+        return Candidate(path, frozenset(), self._facts_of(path), half=half)
+
+    def _facts_of(self, path: str) -> Facts:
+        """Return the facts of a candidate, with weights that were put apart inside."""
+        facts = facts_of(path)
+        if not self._is_apart:
+            return facts
+        model = onnx.ModelProto.FromString(Path(path).read_bytes())
+        return replace(facts, size=size_inside(model))
 
     def write(self, candidate: Candidate, output: str) -> None:
         """Write a candidate; weights in another file stay where they are beside the input.

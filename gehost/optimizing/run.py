@@ -24,6 +24,7 @@ from gehost.errors import GehostError, ModelError, UsageError, one_line
 from gehost.ir.files.save import output_file, save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
+from gehost.optimizing.facts import facts_of
 from gehost.optimizing.kernels import kernel_writer
 from gehost.optimizing.report import OptimizeReport, duration, fused, refusals
 from gehost.optimizing.search import MOST_NOISE, Gain, GroupTrial, leave_out
@@ -636,6 +637,8 @@ class _Run:
         self, report: OptimizeReport, best: Candidate, checker: Checker, switch: Switch | None
     ) -> None:
         report.after, report.compile = best.facts, best.report
+        if weight_files(self._options.output):  # in another folder their names take other bytes
+            report.after = replace(best.facts, size=facts_of(self._options.output).size)
         report.result = (
             "original" if best.report is None else "optimized" if best.effective else "cleaned"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import onnx
@@ -10,6 +11,8 @@ _LARGE = 1 << 10
 """Bytes of a weight from which sharing it pays; a runtime may fuse a small one of its own."""
 
 
+_LENGTHS = 2
+"""Bytes, at most, by which the lengths of a name and its node grow, in any usual file."""
 _WEIGHTS_ALONE = 4
 """The first IR version in which a weight need not be an input."""
 
@@ -108,14 +111,19 @@ def _share_weights(graph: onnx.GraphProto) -> None:
 
 
 def _remove_copies(graph: onnx.GraphProto) -> None:
-    """Remove each ``Identity`` that only gives the result of another node an output's name."""
+    """Remove each ``Identity`` that only gives the result of another node an output's name.
+
+    It stays where a body gives a tensor that name, or where a longer name takes more bytes.
+    """
     if graph.quantization_annotation or any(node.device_configurations for node in graph.node):
         return  # they refer to tensors by name
-    visible = {value.name for value in (*graph.input, *graph.output)}
+    visible, local = {value.name for value in (*graph.input, *graph.output)}, set[str]()
     for body in _graphs(graph):
         if body is not graph:
+            local.update(_defined_in(body))
             visible.update(name for node in body.node for name in node.input)
             visible.update(value.name for value in body.output)
+    uses = Counter(name for node in graph.node for name in (*node.input, *node.output))
     results = {name for node in graph.node for name in node.output}
     outputs = {value.name for value in graph.output}
     names: dict[str, str] = {}
@@ -123,7 +131,14 @@ def _remove_copies(graph: onnx.GraphProto) -> None:
         if node.op_type != "Identity" or node.domain:
             continue
         (source,), (output,) = node.input, node.output
-        if output in outputs and source in results - visible and source not in names:
+        longer = max(len(output.encode()) - len(source.encode()), 0)
+        cost = (longer + _LENGTHS) * (uses[source] - 1) if longer else 0
+        if (
+            output in outputs - local
+            and source in results - visible
+            and source not in names
+            and cost <= node.ByteSize()
+        ):
             names[source] = output
             del graph.node[place]
     if not names:

@@ -143,3 +143,29 @@ def test_a_copy_into_an_output_goes_where_the_name_can_move() -> None:
         strict=True,
     ):
         np.testing.assert_array_equal(before, after)
+
+
+def test_a_copy_stays_where_a_body_has_the_name_of_its_output() -> None:
+    """Both may have it as long as the body comes first, which the result would not."""
+    model = parse("""<ir_version: 10, opset_import: ["" : 17]>
+    m (float[2] x, bool c) => (float[2] y, float[2] z) {
+        t = Exp(x)
+        z = If(c) <then_branch = a () => (float[2] y) { y = Neg(x) },
+                   else_branch = b () => (float[2] r) { r = Abs(x) }>
+        y = Identity(t)
+    }""")
+    shrink(model)
+    assert [node.op_type for node in model.graph.node] == ["Exp", "If", "Identity"]
+    onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize("name", ["out", "a_long_name_of_an_output", "n" * 300])
+def test_a_longer_name_never_takes_more_bytes(name: str) -> None:
+    for uses in range(1, 5):
+        readers = " ".join(f"r{i} = Neg(t) s{i} = Exp(r{i})" for i in range(uses))
+        outputs = ", ".join(f"float[2] s{i}" for i in range(uses))
+        model = parse(f"""<ir_version: 10, opset_import: ["" : 17]>
+        m (float[2] x) => (float[2] {name}, {outputs}) {{ t = Exp(x) {readers} {name} = Identity(t) }}""")
+        before = model.ByteSize()
+        shrink(model)
+        assert model.ByteSize() <= before
