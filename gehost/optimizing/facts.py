@@ -79,6 +79,14 @@ def foreign_nodes(model: onnx.ModelProto, others: Collection[str] = ()) -> list[
     ]
 
 
+def foreign_operators(path: str) -> list[str]:
+    """Return the operators of a file that not every runtime has, functions among them."""
+    model = onnx.ModelProto.FromString(Path(path).read_bytes())
+    functions = {f"{function.domain}::{function.name}" for function in model.functions}
+    names = {operator_of(node) for node in foreign_nodes(model)}
+    return [f"{name} (a function)" if name in functions else name for name in sorted(names)]
+
+
 def has_constant_nodes(path: str) -> bool:
     """Whether the main graph has a node that reads constants alone."""
     graph = onnx.ModelProto.FromString(Path(path).read_bytes()).graph

@@ -12,6 +12,7 @@ from gehost.errors import one_line
 from gehost.host.report import Report
 from gehost.optimizing.facts import Facts, bytes_of
 from gehost.optimizing.search import Gain, GroupTrial
+from gehost.optimizing.target import original_wanted
 from gehost.spelling import counted
 
 _WIDTH = 80
@@ -81,6 +82,8 @@ class OptimizeReport:
     """The passes that rewrote something, with the operators in the file that each made."""
     omitted: tuple[str, ...] = ()
     """What is not in the file for its size."""
+    foreign: list[str] = field(default_factory=list[str])
+    """Operators in a file for any runtime that not every runtime has."""
     written: str = ""
     result: str = "optimized"
     """What was written: optimized, cleaned, or original."""
@@ -153,6 +156,10 @@ class OptimizeReport:
         return lines
 
     def _loads(self) -> str:
+        if self.foreign:
+            return (
+                f"not for every runtime: it still has {original_wanted(self.foreign, self.target)}"
+            )
         if self.target == "any":
             return "ONNX's own operators alone"
         return f"any plain session of {self.title.rpartition(' ')[0]} runs it"
@@ -204,6 +211,8 @@ class OptimizeReport:
         return {
             "model": self.model,
             "output": self.written,
+            "loads": self._loads() if self.written else "",
+            "foreign": self.foreign,
             "target": self.target,
             "runtime": self.title,
             "threads": self.threads,

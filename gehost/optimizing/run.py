@@ -24,11 +24,11 @@ from gehost.errors import GehostError, ModelError, UsageError, one_line
 from gehost.ir.files.save import output_file, save_model
 from gehost.optimizing.build import Builder, Candidate, weight_files
 from gehost.optimizing.check import Checker, right_candidate
-from gehost.optimizing.facts import facts_of
+from gehost.optimizing.facts import facts_of, foreign_operators
 from gehost.optimizing.kernels import kernel_writer
 from gehost.optimizing.report import OptimizeReport, duration, fused, refusals
 from gehost.optimizing.search import MOST_NOISE, Gain, GroupTrial, leave_out
-from gehost.optimizing.target import Switch, Target, find_target, reason_of
+from gehost.optimizing.target import Switch, Target, find_target, other_model, reason_of
 from gehost.options import HostOptions
 from gehost.spelling import counted
 from gehost.tune.inputs import Inputs, describe_sizes, realistic_inputs
@@ -323,7 +323,7 @@ class _Run:
             problem = ModelError(
                 f"it does not load in {self._target.title()}: {reason_of(error)}",
                 where=self._path,
-                hint="a newer one may load it; gehost compile runs no model",
+                hint=other_model(self._builder.original.path, self._target),
             )
             try:
                 self._builder.infer_original()
@@ -656,6 +656,7 @@ class _Run:
             for name in best.effective
         }
         report.omitted = best.omitted
+        report.foreign = foreign_operators(best.path) if self._target.name == "any" else []
         report.refused = dict(refusals(best.report, self._builder.reasons.texts))
         report.dropped |= {name: one_line(why) for name, why in self._builder.failed.items()}
         report.dropped |= dict.fromkeys(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from gehost.errors import UsageError, VendorError, described, one_line
+from gehost.optimizing.facts import foreign_operators
 from gehost.spelling import hint
 
 if TYPE_CHECKING:
@@ -27,6 +28,15 @@ _AROUND = re.compile(
 def reason_of(error: Exception) -> str:
     """Return why a runtime refuses a model, in one line."""
     return _AROUND.sub("", one_line(str(error)))
+
+
+def original_wanted(foreign: Sequence[str], target: str, most: int = 4) -> str:
+    """Return operators of the input from another target, and what to do."""
+    more = f" and {len(foreign) - most} more" if len(foreign) > most else ""
+    return (
+        f"{', '.join(foreign[:most])}{more}; where gehost wrote the input, optimize its "
+        f"original model --for {target}"
+    )
 
 
 @dataclass(frozen=True)
@@ -144,3 +154,11 @@ def find_target(name: str = "") -> Target:
     if missing:
         raise UsageError(f"--for {name}: {missing}")
     return entry[name]
+
+
+def other_model(path: str, target: Target) -> str:
+    """Return what to do with a model that a target does not load."""
+    foreign = foreign_operators(path) if target.standard else []
+    if foreign:
+        return f"it has {original_wanted(foreign, target.name)}"
+    return "a newer one may load it; gehost compile runs no model"

@@ -257,6 +257,26 @@ def test_any_has_operators_of_onnx_alone() -> None:
     assert "Gelu" in [node.op_type for node in newer.model.graph.node]
 
 
+FOREIGN = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+m (float[2] x) => (float[2] y) { y = com.microsoft.QuickGelu<alpha = 1.702>(x) }"""
+
+
+def test_what_any_cannot_replace_is_named(tmp_path: Path, capsys: Any) -> None:
+    """The bodies of its operators are not in the file, as after ``--for cpu`` where it is full."""
+    path = tmp_path / "m.cpu.onnx"
+    onnx.save(onnx.parser.parse_model(FOREIGN), path)
+    words = ["optimize", str(path), "--no-measure", "--for", "any"]
+    assert command(words) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "ONNX's own operators alone" not in text
+    assert "not for every runtime: it still has com.microsoft::QuickGelu; " in text
+    assert "optimize its original model --for any" in text
+    assert command([*words, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["foreign"] == ["com.microsoft::QuickGelu"]
+    assert data["loads"].startswith("not for every runtime: ")
+
+
 def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
     m (float[2] x) => (float[2] y) { y = own.twice(x) }

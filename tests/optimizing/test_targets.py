@@ -190,6 +190,20 @@ def test_without_openvino_the_line_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 
 @needs_openvino
+def test_operators_that_openvino_lacks_are_those_of_the_input(tmp_path: Path) -> None:
+    """A file of another target is no model to start from."""
+    lacking = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+        "m (float[2] x) => (float[2] y) { y = com.microsoft.NGramRepeatBlock(x) }"
+    )
+    onnx.save(lacking, path := tmp_path / "m.cpu.onnx")
+    with pytest.raises(gehost.ModelError, match="does not load in OpenVINO") as caught:
+        gehost.optimize(path, "openvino", measured=False)
+    assert "com.microsoft::NGramRepeatBlock; where gehost wrote the input" in str(caught.value.hint)
+    assert "optimize its original model --for openvino" in str(caught.value.hint)
+
+
+@needs_openvino
 def test_openvino_gets_the_attention_that_its_importer_takes(tmp_path: Path) -> None:
     path, result = MODELS / "vit.dyn20.onnx", tmp_path / "r.onnx"
     match = gehost.optimize(path, "openvino", measured=False, output=result)
