@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from gehost.half.convert import HalfConversion, bounded, rounded_array
+from gehost.half.names import lists_of
 from gehost.half.reasons import FLOAT
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.compare import Verification, compare
@@ -184,10 +185,15 @@ def _round(graph: Any, other: Any, halves: Mapping[str, Any], base_dir: str | No
             continue
         array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
         for form in forms:
-            readers = {node.output[0]: node for node in other.node if form in node.input}
+            readers = {
+                node.output[0].partition(" (float16)")[0]: node  # an output that is cast behind it
+                for nodes in lists_of(other.node)
+                for node in nodes
+                if form in node.input
+            }
             constant = onnx.helper.make_node("Constant", [], [form], value=from_numpy(array, form))
             graph.node.insert(0, constant)
-            for node in graph.node:
+            for node in (node for nodes in lists_of(graph.node) for node in nodes):
                 reader = readers.get(node.output[0])
                 if reader is not None:
                     node.input[list(reader.input).index(form)] = form

@@ -81,6 +81,24 @@ def test_a_constant_of_both_types_is_rounded_for_its_half_readers() -> None:
     assert judge(model, to_float16(model, keep_float32=["last"]), feeds).equal
 
 
+@pytest.mark.parametrize("keep_io", [False, True])
+@pytest.mark.parametrize("kept", ["around", "inside"])
+def test_a_constant_of_both_types_is_rounded_in_bodies(keep_io: bool, kept: str) -> None:
+    """Of its readers one is in a branch, the other one around it makes an output."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N, 4] x, bool c) => (float[N, 4] y, float[N, 4] z) <float w = {0.1}>
+        { y = Mul (x, w) z = If (c) <then_branch = t () => (float[N, 4] u)
+          { a = Mul (x, w) u = Tanh (a) }, else_branch = e () => (float[N, 4] v) { v = Neg (x) }> }"""
+    )
+    model.graph.node[0].name = "around"
+    model.graph.node[1].attribute[0].g.node[0].name = "inside"
+    x = np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)
+    feeds = [{"x": x, "c": np.array(True)}]
+    result = judge(model, to_float16(model, keep_float32=[kept], keep_io=keep_io), feeds)
+    assert result.equal, result.summary()
+
+
 def test_a_bounded_mask_keeps_the_names_of_its_node() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["": 20]>
