@@ -62,7 +62,7 @@ class Rounding:
     def note(self) -> str:
         """The result as text."""
         off = f"float16 is off by {self.distance:.2g} (relative, root mean square)"
-        return self.error or off
+        return self.error or (f"{off}, more than roundings explain" if self.is_far else off)
 
     @property
     def is_far(self) -> bool:

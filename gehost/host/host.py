@@ -282,7 +282,13 @@ class Host:
             )
             if difference:
                 raise _refusal(compiled, path, target, report)
-            result = self._in_half(compiled, report)
+            try:
+                result = self._in_half(compiled, report)
+            except NumbersDifferError as error:
+                half = Model(error.model, path=compiled.path)
+                where, cause = _kept(half, path, target)
+                error.args = (f"{error.message}; {where}",)
+                raise error from cause
             with report.timed("save"):
                 result.save(target)
         return report
@@ -569,31 +575,36 @@ class Host:
 
 
 def _refusal(model: Model, path: str, output: str, report: Report) -> NumbersDifferError:
-    """Save a model whose numbers differ; return the error naming it.
-
-    The file is beside the output.
-    """
-    refused = f"{output.removesuffix('.onnx')}.refused.onnx"
-    while os.path.exists(refused) and os.path.samefile(refused, path):
-        refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
+    """Save a model whose numbers differ; return the error naming it."""
     if any(record.replaced for record in report.passes):
         advice = "gehost bisect finds the rewrite"
     else:
         opset = report.options["opset"]
         converted = "" if opset is None else f"the conversion to opset {opset} or "
         advice = f"no pass rewrote anything: {converted}the clean-up did it (try --no-cleanup)"
-    cause: OutputError | ModelError | None = None
-    try:
-        model.save(refused)
-        where = f"the refused model is {refused}"
-    except (OutputError, ModelError) as failure:
-        cause, where = failure, f"the refused model was not kept: {failure}"
+    where, cause = _kept(model, path, output)
     error = NumbersDifferError(
         f"the numbers differ from those of {path}: {report.verify['summary']}; {where}; {advice}",
         where=output,
     )
     error.report, error.__cause__ = report, cause
     return error
+
+
+def _kept(model: Model, path: str, output: str) -> tuple[str, OutputError | ModelError | None]:
+    """Save a refused model beside the output.
+
+    Returns:
+        Where it is, as text; why it is nowhere, or None.
+    """
+    refused = f"{output.removesuffix('.onnx')}.refused.onnx"
+    while os.path.exists(refused) and os.path.samefile(refused, path):
+        refused = f"{refused.removesuffix('.onnx')}.refused.onnx"
+    try:
+        model.save(refused)
+    except (OutputError, ModelError) as failure:
+        return f"the refused model was not kept: {failure}", failure
+    return f"the refused model is {refused}", None
 
 
 def _path(path: Any, what: str) -> str:

@@ -14,7 +14,7 @@ from gehost.kernels import Target
 from gehost.options import HostOptions
 from gehost.verify import Runner, find_feeds
 from gehost.verify.feeds import without_weights
-from gehost.verify.retype import inferred
+from gehost.verify.retype import inferred, node_lists
 
 _Feeds = Sequence[Mapping[str, Any]]
 
@@ -53,7 +53,7 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
                 hint="keep operators in float32 (--keep-float32)"
                 + ("" if options.keep_io_types else ", or inputs and outputs (--keep-io-types)"),
             )
-            error.report = report
+            error.report, error.model = report, conversion.model
             raise error
     return describe(model, conversion, options, report)
 
@@ -102,9 +102,23 @@ def describe(
 ) -> Model:
     """Return a converted model; note what keeps float32 and which runtimes the file needs."""
     report.notes.extend(conversion.notes)
+    report.notes.extend(
+        f"half: no node and no operator has the name {name!r} (--keep-float32)"
+        for name in sorted(set(options.keep_float32) - _names(model))
+    )
     report.kept_float32 = {why: list(nodes) for why, nodes in conversion.kept.items()}
     counts = op_counts(converted := Model(conversion.model, path=model.path))
     report.op_types_after, report.nodes_after = counts, sum(counts.values())
     types = inferred(without_weights(conversion.model))
     name_runtimes(converted, options.target, report, types)
     return converted
+
+
+def _names(model: Model) -> set[str]:
+    """Return the names by which nodes are kept in float32: their own, and their operators'."""
+    nodes = [node for nodes in node_lists(model.flush()) for node in nodes]
+    return {
+        name
+        for node in nodes
+        for name in (node.name, node.op_type, f"{node.domain}::{node.op_type}")
+    }

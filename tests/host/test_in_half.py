@@ -65,7 +65,9 @@ def test_a_model_in_memory_stays_as_it_is() -> None:
     assert set(types_of(result)) == {FLOAT16}
 
 
-def test_a_conversion_with_other_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_with_other_numbers_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     convert: Any = module.to_float16
 
     def wrong(*arguments: Any, **options: Any) -> Any:
@@ -81,6 +83,20 @@ def test_a_conversion_with_other_numbers_is_refused(monkeypatch: pytest.MonkeyPa
         NumbersDifferError, match=r"float16 gives other numbers: differ: .*--keep-float32"
     ):
         Host(HostOptions(half=True, verify=True)).run(onnx.load(MODELS / "vit.dyn20.onnx"))
+    output = tmp_path / "out.onnx"
+    output.write_bytes(b"before")
+    with pytest.raises(NumbersDifferError, match=r"is \S+/out\.refused\.onnx; keep operators"):
+        Host(HostOptions(half=True, verify=True)).compile(MODELS / "vit.dyn20.onnx", output)
+    assert output.read_bytes() == b"before"
+    assert set(types_of(onnx.load(tmp_path / "out.refused.onnx"))) == {FLOAT16}
+
+
+def test_a_name_that_keeps_nothing_is_noted() -> None:
+    model = onnx.load(MODELS / "vit.ts17.onnx")
+    _, report = Host(HostOptions(half=True, keep_float32=["Softmax", "nosuch"])).run(model)
+    assert [note for note in report.notes if "no node" in note] == [
+        "half: no node and no operator has the name 'nosuch' (--keep-float32)"
+    ]
 
 
 def test_options_of_the_conversion_need_it() -> None:
