@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -167,13 +168,18 @@ def _write(path: str, report: OptimizeReport) -> None:
     if path.endswith(".json"):
         write_bytes_atomic(path, (json.dumps(report.as_dict(), indent=2) + "\n").encode())
         return
-    page = report.compile or Report(
+    compiled = report.compile or Report()
+    rest = sum(report.seconds.values()) - sum(compiled.seconds.values())
+    page = replace(
+        compiled,
         model=report.model,
         nodes_before=report.before.nodes,
         nodes_after=report.after.nodes,
         op_types_before=dict(report.before.operators),
         op_types_after=dict(report.after.operators),
+        seconds={**compiled.seconds, "other files, numbers and measuring": max(rest, 0.0)},
+        verify=report.verify,
+        notes=[one_line(line) for line in report.lines() if line.strip()] + compiled.notes,
     )
     page.versions = versions(__version__)
-    page.notes[:0] = [one_line(line) for line in report.lines() if line.strip()]
-    write_report(path, page)
+    write_report(path, page, "optimize")

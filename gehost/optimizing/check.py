@@ -62,13 +62,21 @@ class Checker:
 
     def numbers(self, candidate: Candidate) -> str:
         """Return what was compared for a file, and how far apart its numbers are."""
-        result, wide = self.results.get(candidate.path), self.wide.get(candidate.path)
         if candidate.half is None:
-            return _largest(result)
+            if candidate.path not in self.results:  # it replaces one that differs or is slower
+                self.results[candidate.path] = self._compared(candidate)
+            result = self.results[candidate.path]
+            return _largest(result) if result.equal else result.summary()
+        result, wide = self.results.get(candidate.path), self.wide.get(candidate.path)
         if result is None:
             return f"of the original in float16; {self._off(candidate)}"
         before = f"{_largest(wide)} before float16, then " if wide is not None else ""
         return f"{before}{_largest(result)} beside the original in float16; {self._off(candidate)}"
+
+    def data(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the comparison of a file as JSON data, {} where there was none."""
+        result = self.results.get(candidate.path)
+        return result.as_dict() if result is not None else {}
 
     def _off(self, candidate: Candidate) -> str:
         off = self.rounding(candidate)

@@ -69,6 +69,8 @@ class OptimizeReport:
     """Why it was not."""
     numbers: str = ""
     """What was compared, and how far apart the numbers are."""
+    verify: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The comparison of outputs, for the page."""
     kept_float32: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Nodes that compute in float32 in a file of float16, by reason."""
     unconverted: str = ""

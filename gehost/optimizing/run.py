@@ -642,7 +642,7 @@ class _Run:
         report.result = (
             "original" if best.report is None else "optimized" if best.effective else "cleaned"
         )
-        report.numbers = checker.numbers(best)
+        report.numbers, report.verify = checker.numbers(best), checker.data(best)
         if checker.uncompared():
             report.numbers += f", in ONNX Runtime alone: {checker.uncompared()}"
         report.unconverted = self._builder.stays

@@ -93,8 +93,8 @@ class PassDetails:
     """Most frequent first."""
 
 
-def render(report: ReportData) -> str:
-    """Return the page."""
+def render(report: ReportData, command: str = "compile") -> str:
+    """Return the page of what a command did."""
     environment, style = _environment(), _style()
     # whether there was a compiled model, saved or not
     ended = bool(report.op_types_after) or not report.error
@@ -113,6 +113,7 @@ def render(report: ReportData) -> str:
     ]
     return environment.get_template("report.html.jinja").render(
         report=report,
+        command=command,
         style=Markup(style),  # noqa: S704 - the package's own file
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         ended=ended,

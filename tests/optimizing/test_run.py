@@ -156,6 +156,37 @@ def test_a_page_is_written(tmp_path: Path) -> None:
     assert "OrtPackedAttentionPass (Attention)" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("size", [(), ("--dim", "batch=1")])
+def test_head_and_text_of_a_page_agree(tmp_path: Path, size: tuple[str, ...]) -> None:
+    """The compile of the chosen passes begins with another number of nodes than the model."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+    m (float["batch", 2] x) => (float["batch", 2] y) {
+        c = Constant<value_float = 2.0>()
+        z = own.twice(x)
+        y = Mul(z, c)
+    }
+    <domain: "own", opset_import: ["" : 17]>
+    twice (a) => (b) {
+        d = Add(a, a)
+        e = Relu(d)
+        b = Abs(e)
+    }"""
+    onnx.save(parse(text), path := tmp_path / "m.onnx")
+    page = tmp_path / "r.html"
+    assert command(["optimize", str(path), "--no-measure", "--report", str(page), *size]) == 0
+    shown = re.sub(r"<(style|svg).*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    words = " ".join(re.sub(r"<[^>]*>", " ", shown).split())
+    assert "gehost · optimize report" in words
+    before, after = (
+        re.findall(rf"\b{name} (\d+) +\d+ B", words)[0] for name in ("before", "after")
+    )
+    assert f"Nodes {before} → {after} " in words
+    assert "Numbers equal on " in words
+    assert "numbers: equal to the bit" in words
+    assert "not verified" not in words
+    assert "not compared" not in words
+
+
 def test_where_nothing_pays_the_cleaned_model_is_written(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

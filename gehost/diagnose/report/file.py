@@ -11,8 +11,8 @@ from gehost.ir.files.save import write_bytes_atomic
 ENDINGS = (".json", ".html")
 
 
-def write_report(path: str, report: Report) -> None:
-    """Write a report, in its suffix's format, whole or not at all.
+def write_report(path: str, report: Report, command: str = "compile") -> None:
+    """Write the report of a command, in its suffix's format, whole or not at all.
 
     Raises:
         OutputError: the file cannot be written.
@@ -20,7 +20,7 @@ def write_report(path: str, report: Report) -> None:
     if path.endswith(".html"):
         from gehost.page.page import render
 
-        text = render(report)
+        text = render(report, command)
     else:
         text = report.to_json()
     write_bytes_atomic(path, text.encode())
