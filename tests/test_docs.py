@@ -187,6 +187,14 @@ def test_the_reference_has_every_name_of_es(name: str) -> None:
     assert name in members[1].split(", ") or f"::: gehost.{name}\n" in text
 
 
+@pytest.mark.parametrize(("offer", "package"), [("`--kernels`", "linalg"), ("gehost zoo", "zoo")])
+def test_the_page_for_those_who_have_a_model_names_other_packages(offer: str, package: str) -> None:
+    """The wheel of gehost alone refuses what they bring."""
+    page = (ROOT / "docs" / "have-a-model.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if offer in line)
+    assert f"./plugins/{package}`" in row
+
+
 def test_the_page_of_names_is_up_to_date() -> None:
     if str(graph.__file__).endswith(".so"):
         pytest.skip("machine code has no defaults")
