@@ -28,7 +28,7 @@ from gehost.optimizing.facts import facts_of, foreign_operators
 from gehost.optimizing.kernels import kernel_writer
 from gehost.optimizing.report import OptimizeReport, duration, fused, refusals
 from gehost.optimizing.search import MOST_NOISE, Gain, GroupTrial, leave_out
-from gehost.optimizing.target import Switch, Target, find_target, other_model, reason_of
+from gehost.optimizing.target import Switch, Target, find_target, name_model, other_model, reason_of
 from gehost.options import HostOptions
 from gehost.spelling import counted
 from gehost.tune.inputs import Inputs, describe_sizes, realistic_inputs
@@ -161,8 +161,9 @@ def optimize(
         text = os.fspath(output) if output is not None else default_output(path)
         report, switch = optimize_file(path, replace(options, output=text), host_options)
         return Optimized(text, report, None if switch is None else switch.options())
-    if kernels:
-        raise UsageError("kernels are written beside a file: give optimize a path")
+    if kernels or output is not None:
+        what = "kernels are written beside a file" if kernels else "output is for a path"
+        raise UsageError(f"{what}: give optimize a path")
     with tempfile.TemporaryDirectory(prefix="gehost-optimize-") as folder:
         path, text = os.path.join(folder, "model.onnx"), os.path.join(folder, "result.onnx")
         onnx_ir = sys.modules.get("onnx_ir")  # it is there where a caller has one of its models
@@ -177,8 +178,7 @@ def optimize(
         try:
             report, switch = optimize_file(path, replace(options, output=text), host_options)
         except GehostError as error:
-            if str(error.where).startswith(folder):
-                error.where = None  # the caller has no such file
+            name_model(error, os.path.join(folder, ""), "")  # the caller has no such file
             raise
         result: Any = onnx.ModelProto.FromString(Path(text).read_bytes())
         if onnx_ir is not None and is_ir:
@@ -209,8 +209,11 @@ def optimize_file(
     vendors = [*target.vendors, *(v for v in host_options.vendors if v not in target.vendors)]
     host_options = replace(host_options, vendors=vendors, target=target.kernels)
     with _place_for(path) as place:
-        run = _Run(path, place, target, options, host_options, started)
-        return run.steps()
+        try:
+            return _Run(path, place, target, options, host_options, started).steps()
+        except GehostError as error:
+            name_model(error, place, path)
+            raise
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from gehost.errors import UsageError, VendorError, described, one_line
+from gehost.errors import GehostError, UsageError, VendorError, described, one_line
 from gehost.optimizing.facts import foreign_operators
 from gehost.spelling import hint
 
@@ -37,6 +37,14 @@ def original_wanted(foreign: Sequence[str], target: str, most: int = 4) -> str:
         f"{', '.join(foreign[:most])}{more}; where gehost wrote the input, optimize its "
         f"original model --for {target}"
     )
+
+
+def name_model(error: GehostError, place: str, name: str) -> None:
+    """Name the model in an error in place of files that are there for the time of a run."""
+    if str(error.where).startswith(place):
+        error.where = name or None
+    file = re.compile(re.escape(place) + r"[\w. -]*?\.onnx")
+    error.args = tuple(file.sub(lambda _: name or "the model", str(part)) for part in error.args)
 
 
 @dataclass(frozen=True)

@@ -127,9 +127,11 @@ def realistic_inputs(
                 raise UsageError(
                     f"{runner.name} does not run at the sizes to measure with: {first_try}"
                 )
-            return Inputs(
-                (dict(find_feeds(runner, seed)[-1][0]),), ("sizes of the role do not run",)
-            )
+            first = attempts[0][0].items() if attempts else ()
+            tried = ", ".join(f"{name}={size}" for name, size in first)
+            note = f"does not run at {tried} and the like: --measure NAME=SIZE gives sizes"
+            note = note if tried else "does not run on likely values: --feeds gives inputs"
+            return Inputs((dict(find_feeds(runner, seed)[-1][0]),), (note,))
         sizes, ties, feeds = largest
         results = [feeds]
         for smaller in _other_sizes(signature, arguments, sizes):

@@ -15,7 +15,7 @@ import onnx_ir
 import pytest
 
 import gehost
-from gehost import ModelError, OutputError, UsageError
+from gehost import GehostError, ModelError, OutputError, UsageError
 from gehost.cli import run as command
 from gehost.optimizing import run as optimizing
 from gehost.optimizing.facts import foreign_nodes
@@ -503,6 +503,34 @@ def test_a_model_that_does_not_load_there_is_at_fault(
     onnx.save(foreign, model)
     assert command(["optimize", str(model), "--for", "cpu"]) == 3
     assert "does not load in ONNX Runtime" in capsys.readouterr().err
+
+
+SECOND_ROW = """<ir_version: 8, opset_import: ["" : 17]>
+m (float["rows", 2] x) => (float[2] y) {
+    row = Constant<value_int = 1>()
+    z = Gather(x, row)
+    y = Relu(z)
+}"""
+
+
+def test_an_error_names_the_model_and_no_file_of_the_run(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(SECOND_ROW), path := tmp_path / "m.onnx")
+    for model, name in ((path, str(path)), (onnx.load(path), "the model")):
+        with pytest.raises(GehostError, match="does not run") as caught:
+            gehost.optimize(model, "cpu", measured=False, dims={"rows": 1})
+        assert "gehost-optimize-" not in str(caught.value)
+        assert str(caught.value).startswith(f"{name} does not run")
+
+
+def test_a_model_in_memory_has_no_output(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="^output is for a path: give optimize a path"):
+        gehost.optimize(parse(SMALL), "cpu", measured=False, output=tmp_path / "x.onnx")
+
+
+def test_sizes_that_do_not_run_are_named(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(SECOND_ROW), path := tmp_path / "m.onnx")
+    notes = gehost.optimize(path, "cpu", measured=False).report.notes
+    assert "does not run at rows=1 and the like: --measure NAME=SIZE gives sizes" in notes
 
 
 def test_types_that_meet_are_refused_with_the_node_and_what_to_do(
