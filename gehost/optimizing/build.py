@@ -291,6 +291,17 @@ class Builder:
         save_model(proto, path, model.base_dir)
         return Candidate(path, frozenset(), self._facts_of(path), half=half)
 
+    def groups(self, candidate: Candidate) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the groups of passes that rewrote something, with most rewrites first."""
+        report = candidate.report
+        counts = {record.name: record.replaced for record in report.passes} if report else {}
+        results = [
+            (name, passes)
+            for name, passes in self.host.tune_kinds()
+            if any(counts.get(one) for one in passes)
+        ]
+        return sorted(results, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
+
     def shrunk(self) -> Candidate:
         """Return the original without notes and equal weights, not compiled.
 

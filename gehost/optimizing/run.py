@@ -459,7 +459,7 @@ class _Run:
             )
             report.gain = self._compare_whole(inputs, best, "the whole")
             return self._not_slower(report, inputs, checker, best)
-        groups = _groups(self._builder, best)
+        groups = self._builder.groups(best)
         self._shares = len(groups) + _FINAL + 1
         same = self._compare(inputs, original, original, "the model against itself", pairs=True)
         self._dead_zone = dead_zone_of(same.large)
@@ -681,18 +681,6 @@ class _Run:
         now = time.perf_counter()
         self._seconds[step] = self._seconds.get(step, 0.0) + now - self._step_began
         self._step_began = now
-
-
-def _groups(builder: Builder, best: Candidate) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the groups of passes that rewrote something, with most rewrites first."""
-    assert best.report is not None or not best.effective
-    counts = {r.name: r.replaced for r in best.report.passes} if best.report is not None else {}
-    results = [
-        (name, passes)
-        for name, passes in builder.host.tune_kinds()
-        if any(counts.get(one) for one in passes)
-    ]
-    return sorted(results, key=lambda group: -sum(counts.get(one, 0) for one in group[1]))
 
 
 def _too_large(excess: int) -> str:
