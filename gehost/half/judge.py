@@ -21,7 +21,7 @@ from gehost.half.names import lists_of
 from gehost.half.reasons import FLOAT
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.compare import Verification, compare
-from gehost.verify.retype import WIDER, graphs_of, retyped_bytes
+from gehost.verify.retype import WIDER, bodies_in, graphs_of, retyped_bytes
 from gehost.verify.rounded import rounded
 from gehost.verify.run import Runner
 from gehost.verify.widen import widened
@@ -169,14 +169,18 @@ def with_rounded_weights(
         _round(graph, other, halves, base_dir)
         _bound(graph, conversion.clipped)
     for function, other in zip(copy.functions, conversion.model.functions, strict=True):
-        _round(function, other, dict(_constants(other, _FLOAT16)), base_dir)
+        halves = dict(_constants(other, _FLOAT16))
+        _round(function, other, halves, base_dir)
+        for body, converted in zip(bodies_in(function.node), bodies_in(other.node), strict=True):
+            _round(body, converted, halves, base_dir)
     return copy
 
 
 def _round(graph: Any, other: Any, halves: Mapping[str, Any], base_dir: str | None) -> None:
     """Round the constants of a graph that are half in the other one."""
+    fills = {node.output[0] for node in graph.node if node.op_type == "ConstantOfShape"}
     for name, tensor in list(_constants(graph, FLOAT, bodies=False)):
-        if name in halves:
+        if name in halves or (name in fills and f"{name} (float16)" in halves):
             array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
             tensor.CopyFrom(from_numpy(array, tensor.name))
             continue

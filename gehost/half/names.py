@@ -66,23 +66,20 @@ def name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
     names = {form: name for form, name in constants.items() if name in unread}
     selected: set[str] = set()
     for nodes in [*lists_of(graph.node)]:
-        retained: list[onnx.NodeProto] = []
-        for node in nodes:
-            if node.op_type == "Constant":
-                if node.output[0] in unread:
-                    continue
-                # bodies beside each other may hold a form each
-                new = names.get(node.output[0], "")
-                if new and new not in selected:
-                    selected.add(new)
-                elif new:
-                    names.pop(node.output[0])
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            retained.append(copy)
-        if len(retained) < len(nodes):
-            del nodes[:]
-            nodes.extend(retained)
+        dropped: list[int] = []
+        for place, node in enumerate(nodes):
+            if node.op_type != "Constant":
+                continue
+            # bodies beside each other may hold a form each
+            new = names.get(node.output[0], "")
+            if node.output[0] in unread:
+                dropped.append(place)
+            elif new and new not in selected:
+                selected.add(new)
+            elif new:
+                names.pop(node.output[0])
+        for place in reversed(dropped):  # in place: the lists of bodies are those of these nodes
+            del nodes[place]
     for nodes in lists_of(graph.node):
         for node in nodes:
             for body in (node.input, node.output):

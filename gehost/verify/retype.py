@@ -197,7 +197,13 @@ def node_lists(model: onnx.ModelProto) -> Iterator[NodeList]:
 
 def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """Yield the graph and each body in it."""
-    waiting = [model.graph]
+    yield model.graph
+    yield from bodies_in(model.graph.node)
+
+
+def bodies_in(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of nodes, and those in them."""
+    waiting = [*_bodies(nodes)]
     while waiting:
         graph = waiting.pop()
         yield graph
@@ -221,7 +227,8 @@ def _bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
 def _declared(model: onnx.ModelProto) -> Iterator[Any]:
     """Yield each declared tensor type, also inside sequences and optionals."""
     kinds: list[onnx.TypeProto] = []
-    for graph in graphs_of(model):
+    bodies = [body for function in model.functions for body in bodies_in(function.node)]
+    for graph in (*graphs_of(model), *bodies):
         for values in (graph.input, graph.output, graph.value_info):
             kinds.extend(value.type for value in values)
     for function in model.functions:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.checker
+import onnx.parser
 import pytest
 
 from gehost.half import HalfConversion, judge, to_float16
@@ -240,3 +241,42 @@ def test_a_function_holds_a_body() -> None:
         conversion = to_float16(proto, keep_float32=keep)
         prove(proto, conversion, feeds_of(proto))
         assert bool(conversion.kept) == (keep == ("If",))
+
+
+PAIR = """y = If (k) <then_branch = t () => (float[2, 4] p) { c = Constant <value = float[1] {0.7}> ()
+p = Add (b, c) }, else_branch = e () => (float[2, 4] q) { q = Relu (b) }>"""
+INNER = '<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[2, 4] x) => (float[2, 4] y) {{ y = my.F (x) }}'
+INNER += '<domain: "my", opset_import: ["": 17]> F (x) => (y) {{ {} }}'
+CONSTANTS = {
+    "around and in a body": f"""{HEAD}(float[2, 4] x, bool k) => (float[2, 4] y) {{
+        a = Constant <value = float[1] {{0.3}}> () b = Add (x, a) {PAIR} }}""",
+    "the same in a function": INNER.format(
+        f"""a = Constant <value = float[1] {{0.3}}> () b = Add (x, a)
+        k = Constant <value = bool {{1}}> () {PAIR}"""
+    ),
+    "in a function's body alone": INNER.format(
+        f"b = Tanh (x) k = Constant <value = bool {{1}}> () {PAIR}"
+    ),
+    "types in a function's body": INNER.format(
+        """n = Constant <value = int64 {2}> () y = Loop (n, "", x) <body = t (int64 i, bool c,
+        float[2, 4] a) => (bool d, float[2, 4] e) { d = Identity (c) e = Relu (a) }>"""
+    ),
+    "a fill": f"""{HEAD}(float[n, 4] x) => (float[n, 4] y, float[n, 4] z) {{
+        z = Relu (x) s = Shape (x) y = ConstantOfShape <value = float[1] {{0.5}}> (s) }}""",
+}
+
+
+@pytest.mark.parametrize("text", CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_and_types_of_bodies_are_those_of_the_conversion(text: str) -> None:
+    for typed in (True, False):
+        source = onnx.parser.parse_model(text)
+        for node in () if typed or not source.functions else source.functions[0].node:
+            for entry in node.attribute:
+                for info in entry.g.output if node.op_type == "If" else ():
+                    info.ClearField("type")
+        for keep_io in (False, True):
+            conversion = to_float16(source, keep_io=keep_io)
+            onnx.checker.check_model(conversion.model, full_check=True)
+            feed = {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)}
+            feed |= {"k": np.array(True)} if len(source.graph.input) > 1 else {}
+            assert judge(source, conversion, [feed]).equal
