@@ -196,7 +196,7 @@ def _shortage(error: BaseException) -> tuple[str, BaseException] | None:
             return "memory", item
         if isinstance(item, OSError) and item.errno in _LACKS:
             return _LACKS[item.errno], item
-        text = "" if isinstance(item, GehostError) else str(item).strip()
+        text = "" if isinstance(item, GehostError) else _text_of(item).strip()
         for lack, pattern in _LACKS_BY_TEXT.items():
             if re.search(pattern, text):
                 return lack, item
@@ -212,6 +212,15 @@ def _has_room(size: int) -> bool:
     return True
 
 
+def _text_of(error: BaseException, context: object | None = None) -> str:
+    try:
+        return error.rendered(context) if isinstance(error, GehostError) else str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as fault:  # noqa: BLE001 - an author's __str__ may raise anything
+        return f"(its message cannot be read: {type(fault).__name__})"
+
+
 def described(error: BaseException, context: object | None = None) -> str:
     """Return an error's text, shortened, with its type unless it is gehost's.
 
@@ -219,12 +228,7 @@ def described(error: BaseException, context: object | None = None) -> str:
         error: any error.
         known: a location that the reader knows and that is left out.
     """
-    try:
-        text = error.rendered(context) if isinstance(error, GehostError) else str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as fault:  # noqa: BLE001 - an author's __str__ may raise anything
-        text = f"(its message cannot be read: {type(fault).__name__})"
+    text = _text_of(error, context)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     if isinstance(error, GehostError):

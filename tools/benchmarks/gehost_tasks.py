@@ -197,7 +197,7 @@ def _rewrite(path: str, out: str) -> Measured:
                 if value is not None:
                     value.known_type = entry
         for cls in rules.THREE:
-            record = PassRecord(cls.__name__, "", "", cls.kind)
+            record = PassRecord(cls.__name__, "", "", cls.rewrite_kind)
             context = CustomPassContext(
                 model, registry, inferrer, CustomPassStage.kAfterInferShape, record
             )
