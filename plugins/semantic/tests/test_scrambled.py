@@ -31,12 +31,15 @@ def _turn(_: Any, rotary: Any) -> Any:
 
 
 def _norm(_: Any, norm: Any) -> Any:
-    result = es.op("npu::Norm")(norm.x, norm.residual, norm.scale, norm.bias, epsilon=norm.epsilon)
+    numbers = {"groups": norm.groups} if norm.kind == "group" else {}
+    operands = (norm.x, norm.residual, norm.scale, norm.bias)
+    result = es.op("npu::Norm")(*operands, epsilon=norm.epsilon, **numbers)
     return result[0], result[1]
 
 
 def _act(_: Any, activation: Any) -> Any:
-    return es.op("npu::Act")(activation.x, activation.bias, activation.gate)
+    numbers = {"alpha": activation.alpha} if activation.kind == "quick gelu" else {}
+    return es.op("npu::Act")(activation.x, activation.bias, activation.gate, **numbers)
 
 
 ROTARY = _pass(RotaryFusionPass, Replacement=_turn, takes={"interleaved", "partial"})
