@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gehost.host.report import Report
 from gehost.infer import Inferrer
+from gehost.ir.constants import stored_bytes
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
@@ -27,5 +28,20 @@ class CompileContext:
     """Position in the journal after shape inference."""
     cleaned_at: int | None = None
     """Position in the journal after the clean-up; None where no clean-up ran."""
+    weights: int = field(init=False)
+    """Bytes of the model's weights before the first stage, and after each clean-up."""
     hook_edits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """(hook, plugin) of each stage hook that edited the graph."""
+
+    def __post_init__(self) -> None:
+        self.weights = weight_bytes(self.model)
+
+
+def weight_bytes(model: Model) -> int:
+    """Return the bytes of a model's constants."""
+    return sum(
+        stored_bytes(value) or 0
+        for graph in model.graphs
+        for value in graph.values.values()
+        if value.is_constant
+    )

@@ -195,3 +195,19 @@ def assert_final(name: str, again: Report, once: Path, twice: Path) -> None:
     """A second compile rewrites nothing and gives the same bytes."""
     assert not rewriting(again), name
     assert twice.read_bytes() == once.read_bytes()
+
+
+def test_weights_of_a_pass_take_the_room_that_the_old_ones_leave() -> None:
+    """Else each compile computes one more ConstantOfShape, and the model grows."""
+    weights = {"w": np.ones((8, 64), np.float32), "f": np.arange(64, dtype=np.float32)}
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[N, 8] x, float[64, 8] u) => (float[N, 64] y, float[64, 8] z) {
+        p = MatMul (x, w)  y = Mul (p, f)
+        shape = Constant <value = int64[2] {64, 8}> ()
+        fill = ConstantOfShape <value = float[1] {0.5}> (shape)  z = Add (u, fill)
+    }"""
+    model = parse(text, weights)
+    once, report = Host(HostOptions(vendors=["gehost:onnx"], plugins=False)).run(model)
+    assert [record.name for record in report.passes if record.replaced] == ["FoldIntoMatMulPass"]
+    assert [node.op_type for node in once.graph.node].count("ConstantOfShape") == 1
+    assert once.ByteSize() <= model.ByteSize()
