@@ -39,9 +39,9 @@ class CompileContext:
 
 def weight_bytes(model: Model) -> int:
     """Return the bytes of a model's constants."""
-    return sum(
-        stored_bytes(value) or 0
-        for graph in model.graphs
-        for value in graph.values.values()
-        if value.is_constant
-    )
+    size = 0
+    for graph in model.graphs:
+        values = [value for value in graph.values.values() if value.initializer is not None]
+        values += [value for node in graph.by_op.get("Constant", ()) if (value := node.outputs[0])]
+        size += sum(stored_bytes(value) or 0 for value in values)
+    return size

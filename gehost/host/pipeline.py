@@ -72,8 +72,9 @@ def _clean(context: CompileContext, *, is_edited: bool, room: int) -> None:
     model, report = context.model, context.report
     with report.timed("cleanup"):
         mark = model.mark()
-        # what passes added takes the room that the weights that they replaced leave
-        room -= max(0, weight_bytes(model) - context.weights)
+        if any(record.replaced for record in report.passes):
+            # what passes added takes the room that the weights that they replaced leave
+            room -= max(0, weight_bytes(model) - context.weights)
         try:
             result = clean_up(model, context.ops, context.inferrer, is_edited=is_edited, room=room)
             counts = asdict(result)
