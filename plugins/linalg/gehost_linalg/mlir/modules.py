@@ -140,19 +140,16 @@ class ModuleReader(Reader):
             start = self.skip()
         result.outputs = self.operands(until=("}",))
         result.ops = self.ops
-        self._check_returned(name, result.outputs, [item.type_text for item in results], start)
+        self._check_returned(result, results, start)
         self.expect("}")
         return result
 
-    def _check_returned(
-        self, name: str, outputs: Sequence[Value], declared: list[str], start: int
-    ) -> None:
-        returned = [output.type_text for output in outputs]
+    def _check_returned(self, function: Function, results: Sequence[Value], start: int) -> None:
+        returned = ", ".join(output.type_text for output in function.outputs)
+        declared = ", ".join(result.type_text for result in results)
         if returned != declared:
-            raise self.error(
-                f"@{name} returns ({', '.join(returned)}), its type has ({', '.join(declared)})",
-                start,
-            )
+            message = f"@{function.name} returns ({returned}), its type has ({declared})"
+            raise self.error(message, start)
 
     def _argument(self, attributes: dict[Value | int | str, str], *, is_named: bool) -> Value:
         ssa = self.take(SSA, "an argument") if is_named else f"%arg{len(attributes)}"
@@ -224,7 +221,7 @@ class ModuleReader(Reader):
         if outputs is None:
             result.arguments, result.outputs, result.is_declaration = inputs, declared, True
         else:
-            self._check_returned(name, outputs, [item.type_text for item in declared], start)
+            self._check_returned(result, declared, start)
         return result
 
 
