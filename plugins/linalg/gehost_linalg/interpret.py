@@ -99,7 +99,7 @@ def extents_of(op: Generic, shapes: Sequence[Sequence[int | None]]) -> list[int]
             unknown.
 
     Raises:
-        ValueError: the sizes do not agree, or nothing gives one.
+        ValueError: the sizes do not agree, or one is unknown.
     """
     results: list[int | None] = [None] * op.loops
     unsure: list[int | None] = [None] * op.loops

@@ -171,7 +171,7 @@ def test_no_damage_ends_in_another_exception() -> None:
                 continue
 
 
-def test_a_size_that_nothing_gives_is_an_error() -> None:
+def test_an_unknown_size_is_an_error() -> None:
     from gehost_linalg.generic import Arg, Payload
 
     out = Value("o", "f32", (None,), kind="empty")
@@ -182,7 +182,7 @@ def test_a_size_that_nothing_gives_is_an_error() -> None:
         ["parallel"],
         Payload((), (Arg(0),)),
     )
-    with pytest.raises(GenericError, match="nothing gives the size of axis 0 of %o"):
+    with pytest.raises(GenericError, match="size of axis 0 is unknown: %o"):
         print_generic(op)
 
 

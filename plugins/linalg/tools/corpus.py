@@ -76,7 +76,7 @@ def mlir_counts(path: Path, iree: Iree) -> Counter[str]:
             before, after = shown.text(before=True), shown.text(before=False)
             counts["groups"] += 1
             if before.startswith("//") or after.startswith("//"):
-                counts["no text: a size that nothing gives"] += 1
+                counts["no text: a size is unknown"] += 1
                 print(before if before.startswith("//") else after)
                 continue
             try:

@@ -56,7 +56,7 @@ class Sizes:
 
     def _key(self, size: str | None) -> Key:
         if size is None:
-            raise NotEmitted("a size that nothing gives")
+            raise NotEmitted("a size is unknown")
         if size.isdecimal():
             return int(size)
         if size in self._axes:
@@ -69,7 +69,7 @@ class Sizes:
         if isinstance(rule, Split):
             return ("split", self.key(rule.whole), rule.number or 0, rule.of)
         if not isinstance(rule, Broadcast):
-            raise NotEmitted(f"size {size}, which nothing gives")
+            raise NotEmitted(f"size {size} is unknown")
         leaves: set[Key] = set()
         for sum_ in rule.sizes:
             key = self.key(sum_)

@@ -172,7 +172,7 @@ def _sizes_along(op: Generic, loop: int) -> list[Size]:
         if result == Dim(loop) and value.shape is not None
     ]
     if not sizes or None in sizes:
-        raise NotEmitted("a size that nothing gives")
+        raise NotEmitted("a size is unknown")
     return sizes
 
 

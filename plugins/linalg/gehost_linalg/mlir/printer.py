@@ -182,7 +182,7 @@ class Printer:
         if value.kind == "extent":
             named = self.sizes.named(value.name)
             if named is None:
-                raise GenericError(f"nothing gives the size {value.name}")
+                raise GenericError(f"size {value.name} is unknown")
             return named
         if value.kind in {"empty", "fill"}:
             unknown = [axis for axis, size in enumerate(value.shape or ()) if not is_known(size)]
@@ -267,7 +267,7 @@ class Sizes:
             if isinstance(expected, Dim) and results:
                 _, other, at = min(results, key=lambda item: item[0])
                 return self.dim(other, at)
-        raise GenericError(f"nothing gives the size of axis {axis} of {value!r}")
+        raise GenericError(f"size of axis {axis} is unknown: {value!r}")
 
     def dim(self, value: Value, axis: int) -> str:
         """The size of an axis of a tensor."""
