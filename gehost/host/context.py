@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from gehost.host.report import Report
 from gehost.infer import Inferrer
-from gehost.ir.constants import stored_bytes
 from gehost.ir.model import Model
 from gehost.ops import OpRegistry
 from gehost.options import HostOptions
@@ -28,20 +27,7 @@ class CompileContext:
     """Position in the journal after shape inference."""
     cleaned_at: int | None = None
     """Position in the journal after the clean-up; None where no clean-up ran."""
-    weights: int = field(init=False)
-    """Bytes of the model's weights before the first stage, and after each clean-up."""
+    added: int = 0
+    """Bytes of weights that passes added since the last clean-up, less those that they removed."""
     hook_edits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """(hook, plugin) of each stage hook that edited the graph."""
-
-    def __post_init__(self) -> None:
-        self.weights = weight_bytes(self.model)
-
-
-def weight_bytes(model: Model) -> int:
-    """Return the bytes of a model's constants."""
-    size = 0
-    for graph in model.graphs:
-        values = [value for value in graph.values.values() if value.initializer is not None]
-        values += [value for node in graph.by_op.get("Constant", ()) if (value := node.outputs[0])]
-        size += sum(stored_bytes(value) or 0 for value in values)
-    return size

@@ -21,6 +21,7 @@ from gehost.host.pipeline import StageRow
 from gehost.host.plugins import Hook, Plugins
 from gehost.host.registry import PassRegistry, PassSpec
 from gehost.infer.again import infer_edited
+from gehost.ir.constants import added_bytes
 from gehost.ir.edits import undo_add_node
 from gehost.ir.graph import Graph, Node
 from gehost.ir.model import Model
@@ -140,6 +141,7 @@ class Executor:
             self._go_on_or_raise(error)
         finally:
             record.seconds = time.perf_counter() - start
+        self._context.added += added_bytes(self._model, mark)
         self._model.commit()
         self.notify("gehost_after_pass", spec=spec, record=record)
 

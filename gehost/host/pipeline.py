@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from gehost.errors import ModelError, VendorError
-from gehost.host.context import CompileContext, weight_bytes
+from gehost.host.context import CompileContext
 from gehost.infer import infer_model
 from gehost.infer.findings import type_findings, unloadable
 from gehost.passes.cleanup import clean_up, take_branches
@@ -72,14 +72,13 @@ def _clean(context: CompileContext, *, is_edited: bool, room: int) -> None:
     model, report = context.model, context.report
     with report.timed("cleanup"):
         mark = model.mark()
-        if any(record.replaced for record in report.passes):
-            # what passes added takes the room that the weights that they replaced leave
-            room -= max(0, weight_bytes(model) - context.weights)
+        # what passes added takes the room that the weights that they replaced leave
+        room -= max(0, context.added)
         try:
             result = clean_up(model, context.ops, context.inferrer, is_edited=is_edited, room=room)
             counts = asdict(result)
             report.cleanup = {what: n + report.cleanup.get(what, 0) for what, n in counts.items()}
-            context.cleaned_at, context.weights = model.mark(), weight_bytes(model)
+            context.cleaned_at, context.added = model.mark(), 0
         except VendorError as error:  # as above
             if not context.options.keep_going:
                 raise

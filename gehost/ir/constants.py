@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,8 +12,11 @@ import onnx
 
 from gehost.errors import ModelError
 from gehost.ir import tensors
+from gehost.ir.edits import added_constants
 from gehost.ir.files.external import OWN_WEIGHTS, element_bits, is_external
 from gehost.ir.graph import Value
+from gehost.ir.model import Model
+from gehost.ir.node import Node
 from gehost.ir.types import DataType
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -51,10 +55,25 @@ def tensor_of(value: Value) -> onnx.TensorProto | None:
     if value.initializer is not None:
         return value.initializer if isinstance(value.initializer, onnx.TensorProto) else None
     assert value.producer is not None
-    for attribute in value.producer.proto.attribute[:]:
+    return _tensor_in(value.producer)
+
+
+def _tensor_in(constant: Node) -> onnx.TensorProto | None:
+    for attribute in constant.proto.attribute[:]:
         if attribute.name == "value" and attribute.type == onnx.AttributeProto.TENSOR:
             return attribute.t
     return None
+
+
+def added_bytes(model: Model, mark: int) -> int:
+    """Return the bytes of the tensors that edits since a mark added, less those removed."""
+    size = 0
+    for sign, owner in added_constants(model.journal.since(mark)):
+        tensor = _tensor_in(owner) if isinstance(owner, Node) else owner.initializer
+        if isinstance(tensor, onnx.TensorProto):
+            with suppress(ModelError):
+                size += sign * tensors.nbytes(tensor)
+    return size
 
 
 def stored_bytes(value: Value) -> int | None:

@@ -7,7 +7,7 @@ methods check their arguments and call these functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import onnx
@@ -498,6 +498,19 @@ def _undo_remove_initializer(value: Value) -> None:
     value.graph.values[value.name] = value
     value.graph.model.names.put_back([value.name])
     value.graph.dropped = [entry for entry in value.graph.dropped if entry is not value.initializer]
+
+
+def added_constants(
+    entries: Iterable[tuple[Callable[..., object], tuple[Any, ...]]],
+) -> Iterator[tuple[int, Value | Node]]:
+    """Yield initializers and Constant nodes that edits of a journal added (1) or removed (-1)."""
+    for undo, arguments in entries:
+        if undo is _undo_add_initializer or undo is _undo_remove_initializer:
+            yield 1 if undo is _undo_add_initializer else -1, arguments[0]
+        elif undo is undo_add_node and arguments[0].op == "Constant":
+            yield 1, arguments[0]
+        elif undo is _undo_remove_nodes:
+            yield from ((-1, node) for node in arguments[0] if node.op == "Constant")
 
 
 # the list of nodes: doubly linked, with increasing order numbers; the edits above record it

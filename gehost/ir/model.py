@@ -50,6 +50,8 @@ class Model:
         self.proto = proto
         self.path = path
         self.is_traced = is_traced
+        self.size = 0
+        """Bytes of the file that ``load`` read; 0 for another model."""
         self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
         try:
             self._read(proto)
@@ -146,9 +148,11 @@ class Model:
             raise ModelError(
                 "not an ONNX model: the protobuf cannot be parsed", where=path
             ) from error
-        is_traced = b"gehost." in content
+        is_traced, size = b"gehost." in content, len(content)
         del content  # frees memory before the index needs it
-        return cls(proto, path=path, is_traced=is_traced)
+        model = cls(proto, path=path, is_traced=is_traced)
+        model.size = size
+        return model
 
     @property
     def graphs(self) -> Iterator[Graph]:

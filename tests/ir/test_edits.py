@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import pytest
 
+from gehost.ir.constants import added_bytes
 from gehost.ir.model import Model
 
 
@@ -96,3 +99,24 @@ def test_names_of_what_comes_back_by_an_undo_are_used_though_they_were_read_whil
     assert model.fresh_name("p") == "p_0"
     model.undo(mark)
     assert model.fresh_name("p") == "p_5"
+
+
+def test_bytes_that_edits_add_are_those_of_initializers_and_constants():
+    model = load(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}>"
+        "{ c = Constant <value_floats = [1.0, 2.0]> () d = Constant <value = int64[3] {1, 2, 3}> ()"
+        " y = Add(x, w) }"
+    )
+    graph, mark = model.graph, model.mark()
+    assert added_bytes(model, mark) == 0
+    new = graph.add_initializer(np.ones(5, np.float32), "v")
+    assert added_bytes(model, mark) == 20
+    tensor = onnx.numpy_helper.from_array(np.ones(4, np.int64))
+    graph.add_node("Constant", [], ["e"], {"value": tensor})
+    assert added_bytes(model, mark) == 20 + 32
+    graph.remove_nodes([graph.values[name].producer for name in "cd"])
+    assert added_bytes(model, mark) == 20 + 32 - 24
+    graph.remove_initializer(new)
+    assert added_bytes(model, mark) == 32 - 24
+    model.undo(mark)
+    assert added_bytes(model, mark) == 0

@@ -48,7 +48,7 @@ def validate(model: Model) -> None:
     """
     try:
         proto = model.flush()
-        content = _content(proto)
+        content = _content(model, proto)
         check_utf8(proto, content or _without_weights(proto).SerializeToString())
         _check_versions(proto)
         _check_tensors(model)
@@ -66,7 +66,7 @@ def validate(model: Model) -> None:
 def checker_finding(model: Model) -> str:
     """Return the message of ``onnx.checker`` and its node, run without large weights, or ""."""
     proto = model.flush()
-    finding = _finding(proto, _content(proto))
+    finding = _finding(proto, _content(model, proto))
     node = _refused_node(model) if finding else ""
     return f"{node}: {finding}" if node else finding
 
@@ -86,9 +86,15 @@ def _refused_node(model: Model) -> str:
     return ""
 
 
-def _content(proto: onnx.ModelProto) -> bytes:
-    """Return a small model's bytes; nothing for a large one."""
-    return proto.SerializeToString() if proto.ByteSize() <= _SMALL else b""
+def _content(model: Model, proto: onnx.ModelProto) -> bytes:
+    """Return a small model's bytes; nothing for a large one.
+
+    They are written once: protobuf's ``ByteSize`` writes them, too, to count them.
+    """
+    if model.size > _SMALL:
+        return b""
+    content = proto.SerializeToString()
+    return content if len(content) <= _SMALL else b""
 
 
 def _check_versions(proto: onnx.ModelProto) -> None:
