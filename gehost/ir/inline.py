@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 import onnx.inliner
@@ -11,8 +11,10 @@ from gehost.ir.node import op_name
 from gehost.ir.schemas import schema_at
 
 
-def inline_functions(model: onnx.ModelProto, *, keep: Collection[str] = ()) -> onnx.ModelProto:
-    """Return the model with its functions inlined, except those of the domains ``keep``.
+def inline_functions(
+    model: onnx.ModelProto, *, keep: Callable[[onnx.FunctionProto], bool] | None = None
+) -> onnx.ModelProto:
+    """Return the model with its functions inlined, except those that ``keep`` chooses.
 
     A function of another opset stays if an operator in it has another form at the model's.
     """
@@ -26,12 +28,10 @@ def inline_functions(model: onnx.ModelProto, *, keep: Collection[str] = ()) -> o
             if _differs(function, opsets) and _is_the_same_at(opsets, function):
                 for entry in function.opset_import:
                     entry.version = opsets.get(entry.domain, entry.version)
-    if not keep:
+    if keep is None:
         return onnx.inliner.inline_local_functions(explicit)
     chosen = [
-        (candidate.domain, candidate.name)
-        for candidate in model.functions
-        if candidate.domain not in keep
+        (candidate.domain, candidate.name) for candidate in model.functions if not keep(candidate)
     ]
     return onnx.inliner.inline_selected_functions(explicit, chosen)
 

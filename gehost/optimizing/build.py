@@ -185,9 +185,10 @@ class Builder:
             return path
         prepared = f"{self._place}prepared.onnx"
         try:
-            save_model(inline_functions(model, keep=keep), prepared, os.path.dirname(path))
-            validate(inlined := Model.load(prepared))
-            inlined.close()
+            inlined = inline_functions(model, keep=lambda function: function.domain in keep)
+            save_model(inlined, prepared, os.path.dirname(path))
+            validate(result := Model.load(prepared))
+            result.close()
         except (ModelError, RuntimeError):
             return path  # what it computes with other operators' forms stays a function
         return prepared

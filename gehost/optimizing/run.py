@@ -389,7 +389,7 @@ class _Run:
         """Return the file without fusions: what is written where none pays."""
         builder = self._builder
         cleaned = builder.lightest(builder.build(()))
-        if checker.problem(cleaned):
+        if checker.problem(cleaned) or self._has_more_nodes(cleaned):
             return builder.shrunk()
         if self._excess(cleaned) > 0:
             report.dropped["the clean-up"] = _too_large(self._excess(cleaned))
@@ -415,7 +415,12 @@ class _Run:
         result = builder.lightest(best)
         if self._excess(best) > 0 or checker.problem(best) or checker.problem(result):
             return self._cleaned(report, checker)
-        return result
+        return builder.shrunk() if self._has_more_nodes(result) else result
+
+    def _has_more_nodes(self, candidate: Candidate) -> bool:
+        """Whether functions were inlined, and no fusion made up for it, where they may stay."""
+        more = candidate.facts.nodes > self._builder.original.facts.nodes
+        return more and not self._target.standard
 
     def _excess(self, candidate: Candidate) -> int:
         """Return how many bytes a file is larger than the input, at least."""

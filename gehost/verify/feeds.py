@@ -283,7 +283,10 @@ def _with_special(array: Array, values: Sequence[float], rng: np.random.Generato
 
 
 def nudged(feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the feeds with each number of a float input a unit of float32 off, up or down."""
+    """Return the feeds with each number of a float input a unit of float32 off, up or down.
+
+    Half becomes float32, as its widened form takes.
+    """
     results = dict(feeds)
     for name, array in feeds.items():
         if array.dtype.name in ("float16", "bfloat16", "float32"):

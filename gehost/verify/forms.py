@@ -4,6 +4,7 @@
 |---|---|---|
 | plain | half widened to float32, else as written | the numbers that are compared |
 | optimized | plain, with ONNX Runtime's optimizations | the original's own error |
+| inlined | plain, with bodies of functions in place of calls | functions that do not run |
 | rounded | plain, rounded to half behind each node | models in half |
 | precise | float64 | what errors are measured from |
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from gehost.ir.inline import inline_functions
 from gehost.verify.activations import activation_bytes
 from gehost.verify.constants import NO_CONSTANTS, set_constants
 from gehost.verify.precise import load_precise
@@ -79,6 +81,27 @@ class Forms:
             return
         runner = self.runner.like(self.runner.source, self.runner.base_dir, optimized=True)
         yield runner.run
+
+    @contextmanager
+    def inlined(self, *, widen: bool, op: tuple[str, str] | None = None) -> Generator[Run]:
+        """Yield a function that runs it with the calls of its functions inlined, or those of one.
+
+        A runtime may prefer its own kernel of a function's name; this form has no such call.
+        """
+
+        def inline(model: onnx.ModelProto) -> onnx.ModelProto:
+            return inline_functions(model, keep=lambda f: op not in (None, (f.domain, f.name)))
+
+        def form(
+            model: onnx.ModelProto, base_dir: str | None, folder: Path | None
+        ) -> onnx.ModelProto:
+            return widened(inline(model), base_dir, folder)
+
+        if widen:
+            with self._loaded(form, WIDER) as run:
+                yield run
+            return
+        yield self.runner.like(inline(self.runner.proto()), self.runner.base_dir).run
 
     @contextmanager
     def rounded(self) -> Generator[Run]:

@@ -23,7 +23,7 @@ def rounded(
 ) -> onnx.ModelProto:
     """Return the model with half's roundings, as a model of float32."""
     if any(function.domain not in _KERNELS for function in model.functions):
-        model = inline_functions(model, keep=_KERNELS)
+        model = inline_functions(model, keep=lambda function: function.domain in _KERNELS)
     wide = retyped(model, WIDER, base_dir, folder)
     round_outputs(wide, element_types(model), lambda _: True)
     return wide

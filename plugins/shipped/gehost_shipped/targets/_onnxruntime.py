@@ -14,7 +14,7 @@ class OnnxRuntimeTarget(optimizing.Target):
     """ONNX Runtime with one of its execution providers."""
 
     vendors = VENDORS
-    domains = ("com.microsoft",)
+    domains = ("com.microsoft", "", "ai.onnx", "ai.onnx.ml")
     least = "CPUExecutionProvider"
     """The provider that must be there."""
     package = "onnxruntime>=1.21.1"
