@@ -1,7 +1,8 @@
 """``python -m tools.fuzz.attention``: random attention graphs through the passes for ONNX Runtime.
 
-Each graph is compiled with each pass alone, with all of them and with random subsets. What ONNX
-Runtime loads and runs before must load and run after, with equal numbers; exit code 1 where not.
+Each graph is compiled without the passes, with all of them, with random subsets, and with passes
+alone: each that rewrote something until then, and a few others. What ONNX Runtime loads and runs
+before must load and run after, with equal numbers; exit code 1 where not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,8 +28,8 @@ from tools.fuzz.workers import Outcome, outcomes
 
 SHIPPED = ("ascend", "onnx", "onnxruntime", "openxla", "paddle")
 FEEDS, SUBSETS, EVERY = 4, 3, 250
-POOL = 50
-"""Random subsets of passes; a host of one, which takes as long as ten compiles, serves many graphs."""
+ALONE = 3
+"""Passes alone that rewrote nothing yet: most of them would give a graph that was run already."""
 RUNS_EMPTY = release(onnx_runtime().__version__) >= release("1.29.0")
 """Older ones end the process in MultiHeadAttention of empty tensors; the file names what it needs."""
 Outputs = dict[str, np.ndarray]
@@ -54,24 +55,30 @@ class Tally:
 
 def names_of(vendors: Sequence[str]) -> list[str]:
     """The passes that this check turns on."""
-    names = [spec.name for spec in _host(tuple(vendors), ()).passes]
+    names = [spec.name for spec in _host(tuple(vendors)).passes]
     return [name for name in names if name.startswith("Ort") or name == "FlattenBatchMatMulAddPass"]
 
 
 @cache
-def _host(vendors: tuple[str, ...], enable: tuple[str, ...]) -> Host:
-    return Host(HostOptions(vendors=[f"gehost:{name}" for name in vendors], enable=enable))
+def _host(vendors: tuple[str, ...]) -> Host:
+    return Host(HostOptions(vendors=[f"gehost:{name}" for name in vendors]))
 
 
-def choices_of(seed: int, vendors: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the passes to turn on: none, each alone, all, and random subsets."""
-    names = names_of(vendors)
+def choices_of(
+    seed: int, vendors: Sequence[str], fired: Collection[str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the passes to turn on: none, all, random subsets, some alone.
+
+    ``fired`` is read late: the passes that have rewritten something until then.
+    """
+    names, rng = names_of(vendors), random.Random(~seed)
     yield ()
-    yield from ((name,) for name in names)
     yield tuple(names)
-    for number in random.Random(~seed).sample(range(POOL), SUBSETS):
-        rng = random.Random(number)
+    for _ in range(SUBSETS):
         yield tuple(name for name in names if rng.random() < 0.6)
+    idle = [name for name in names if name not in fired]
+    chosen = {*fired, *rng.sample(idle, min(ALONE, len(idle)))}
+    yield from ((name,) for name in names if name in chosen)
 
 
 def run_case(seed: int) -> Tally:
@@ -90,11 +97,13 @@ def run_case(seed: int) -> Tally:
     tally.counts["feeds"] += len(runs)
     tally.counts["feeds with an empty tensor"] += sum(map(_is_empty, runs))
     vendors = ("onnxruntime",) if seed % 4 == 0 else SHIPPED
-    checked: set[bytes] = set()
-    for enable in choices_of(seed, vendors):
-        compiled, report = _host(vendors, enable).run(result.proto)
+    checked, fired = set[bytes](), set[str]()
+    for enable in choices_of(seed, vendors, fired):
+        compiled, report = _host(vendors).with_options(enable=enable).run(result.proto)
         tally.counts["compiles"] += 1
-        tally.counts.update(f"fired: {record.name}" for record in report.passes if record.replaced)
+        names = {record.name for record in report.passes if record.replaced}
+        fired |= names
+        tally.counts.update(f"fired: {name}" for name in names)
         data = compiled.SerializeToString(deterministic=True)
         if data not in checked:
             checked.add(data)
