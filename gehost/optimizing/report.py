@@ -86,6 +86,8 @@ class OptimizeReport:
     """What is not in the file for its size."""
     foreign: list[str] = field(default_factory=list[str])
     """Operators in a file for any runtime that not every runtime has."""
+    libraries: tuple[str, ...] = ()
+    """Names of the user's libraries without which the file does not load."""
     written: str = ""
     result: str = "optimized"
     """What was written: optimized, cleaned, or original."""
@@ -164,7 +166,10 @@ class OptimizeReport:
             )
         if self.target == "any":
             return "ONNX's own operators alone"
-        return f"any plain session of {self.title.rpartition(' ')[0]} runs it"
+        runtime = self.title.rpartition(" ")[0]
+        if self.libraries:
+            return f"a session of {runtime} with {', '.join(self.libraries)} registered runs it"
+        return f"any plain session of {runtime} runs it"
 
     def _table_of_fusions(self) -> list[str]:
         rows = [(op.rpartition("::")[2], count, what) for op, (count, what) in self.fused.items()]

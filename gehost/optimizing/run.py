@@ -308,6 +308,7 @@ class _Run:
             switch = target.with_library(os.path.abspath(library))
             report.switch = f"{os.path.basename(library)} has kernels for {report.kernels}"
         self._load(best)
+        report.libraries = self._needed_libraries()
         self._fill(report, best, checker, switch)
         self._done("write and load")
         report.seconds = self._seconds
@@ -640,6 +641,15 @@ class _Run:
                 f"{best.path} finds out why",
                 where=self._options.output,
             ) from error
+
+    def _needed_libraries(self) -> tuple[str, ...]:
+        """Return the names of the user's libraries, where the file does not load without them."""
+        if self._libraries:
+            try:
+                self._target.load(self._options.output)
+            except Exception:  # noqa: BLE001 - runtimes raise exceptions of many types
+                return tuple(map(os.path.basename, self._libraries))
+        return ()
 
     def _fill(
         self, report: OptimizeReport, best: Candidate, checker: Checker, switch: Switch | None

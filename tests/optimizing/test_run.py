@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from gehost import GehostError, ModelError, OutputError, UsageError
 from gehost.cli import run as command
 from gehost.optimizing import run as optimizing
 from gehost.optimizing.facts import foreign_nodes
+from gehost.optimizing.target import find_target
 from gehost.testing import parse
 from gehost.tune import Comparison
 
@@ -666,3 +668,28 @@ def test_a_second_optimize_has_no_more_nodes(tmp_path: Path) -> None:
     gehost.optimize(MODELS / "llama.ts17.onnx", "cpu", output=first, measured=False)
     gehost.optimize(first, "cpu", output=second, measured=False)
     assert sorted(ops(second)) == sorted(ops(first))
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_library_that_the_file_needs_is_named(
+    needed: bool, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "ops.c", tmp_path / "ops.so"
+    source.write_text("void *RegisterCustomOps(void *options, const void *api) { return 0; }")
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    target = find_target("cpu")
+    load = type(target).load
+
+    def load_with(self: Any, path: str, libraries: tuple[str, ...] = ()) -> None:
+        if needed and not libraries:
+            raise RuntimeError("acme:Op(-1) is not a registered function/op")
+        load(self, path, libraries)
+
+    monkeypatch.setattr(type(target), "load", load_with)
+    report = gehost.optimize(model, "cpu", measured=False, libraries=[library]).report
+    how = "a session of ONNX Runtime with ops.so registered runs it"
+    plain = "any plain session of ONNX Runtime runs it"
+    assert report.as_dict()["loads"] == (how if needed else plain)
