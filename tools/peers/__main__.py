@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -172,7 +173,8 @@ def _text(cell: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", type=Path, help="files and folders; default: corpus")
-    parser.add_argument("--python", required=True, help="of the peers' environment")
+    # each tool runs in a folder of its own
+    parser.add_argument("--python", required=True, type=os.path.abspath, help="of the peers")
     parser.add_argument("--rows", type=Path, required=True, help="folder of results")
     parser.add_argument("--budget", default="20s", help="of gehost optimize")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a comparison of latency")
