@@ -18,9 +18,7 @@ import onnx.shape_inference
 from gehost.errors import ModelError, one_line
 from gehost.half.names import (
     body_nodes,
-    captures,
     has_body,
-    lists_of,
     name_as_before,
     read_names,
     rename,
@@ -50,8 +48,9 @@ from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import DataType
 from gehost.kernels import NO_TARGET, Target, float32_inputs, kernels
 from gehost.ops import OpRegistry
+from gehost.verify.bodies import captures, lists_of, node_lists, unique_names
 from gehost.verify.feeds import without_weights
-from gehost.verify.retype import HALF, element_types, holds, node_lists
+from gehost.verify.retype import HALF, element_types, holds
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
 _KEPT = frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "RandomUniform")).union(
@@ -113,6 +112,7 @@ def to_float16(
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return HalfConversion(copy, (why,), is_converted=False)
+    model = unique_names(model)
     outside, notes = ranges(model, feeds, base_dir, CLOSE if cautious else LARGEST)
     functions: set[tuple[str, str]] = set()
     while True:
@@ -335,10 +335,6 @@ class _Conversion:
         for info in copy.value_info:
             if _declares_float(info) and info.name in scope.half:
                 info.type.tensor_type.elem_type = _FLOAT16
-        results = {name for node in nodes for name in node.output}
-        infos = [info for info in copy.value_info if info.name in results]
-        del copy.value_info[:]
-        copy.value_info.extend(infos)
 
     def _initializers(
         self,
@@ -489,6 +485,7 @@ class _Conversion:
                 casts.append(onnx.helper.make_node("Constant", [], [name], value=tensor))
             else:
                 casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=_FLOAT16))
+            scope.half.add(name)
         return casts
 
     def _outputs_of_float(
@@ -501,6 +498,7 @@ class _Conversion:
                 inner = self._fresh(f"{name} (float16)")
                 rename(nodes, name, inner)
                 casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=FLOAT))
+                scope.half.remove(name)
         return casts
 
     # ------------------------------------------------------------------ operators

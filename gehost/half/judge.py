@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,19 +18,19 @@ import numpy as np
 import onnx
 
 from gehost.half.convert import HalfConversion, bounded, rounded_array
-from gehost.half.names import lists_of
 from gehost.half.reasons import FLOAT
 from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.verify.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.verify.compare import Verification, compare
-from gehost.verify.retype import WIDER, bodies_in, graphs_of, retyped_bytes
+from gehost.verify.retype import WIDER, retyped, retyped_bytes
 from gehost.verify.rounded import rounded
 from gehost.verify.run import Runner
-from gehost.verify.widen import widened
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
 _LARGEST = 1 << 30
 """Bytes of weights in float32 beyond which nothing is judged."""
 
+_FORM = re.compile(r" \(float(16|32)\)( \d+)?$")
 _FAR = 0.02
 """Distance of float16 from float32 that roundings alone seldom have."""
 
@@ -101,7 +102,9 @@ def judge(
         return Runner(form, base_dir=base_dir, libraries=libraries)
 
     reference = runner(with_rounded_weights(model, conversion, base_dir))
-    result = compare(reference, runner(widened(conversion.model, base_dir)), list(feeds))
+    # not widened: the reference does not round what it computes of constants
+    wide = retyped(conversion.model, WIDER, base_dir)
+    result = compare(reference, runner(wide), list(feeds))
     fields: dict[str, Any] = {
         item.name: getattr(result, item.name) for item in dataclasses.fields(result)
     }
@@ -163,7 +166,7 @@ def with_rounded_weights(
 ) -> onnx.ModelProto:
     """Return the float32 model with the constants and the bounded fills of its conversion."""
     copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy.CopyFrom(unique_names(model))
     halves = dict(_constants(conversion.model.graph, _FLOAT16))
     for graph, other in zip(graphs_of(copy), graphs_of(conversion.model), strict=True):
         _round(graph, other, halves, base_dir)
@@ -179,28 +182,33 @@ def with_rounded_weights(
 def _round(graph: Any, other: Any, halves: Mapping[str, Any], base_dir: str | None) -> None:
     """Round the constants of a graph that are half in the other one."""
     fills = {node.output[0] for node in graph.node if node.op_type == "ConstantOfShape"}
+    exact = {name for name, _ in _constants(other, FLOAT)}
     for name, tensor in list(_constants(graph, FLOAT, bodies=False)):
+        array = to_numpy(tensor, base_dir)
+        wide = rounded_array(array).astype(np.float32)
         if name in halves or (name in fills and f"{name} (float16)" in halves):
-            array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
-            tensor.CopyFrom(from_numpy(array, tensor.name))
+            tensor.CopyFrom(from_numpy(wide, tensor.name))
+            if f"{name} (float32)" in exact:  # an output, which nodes read in float32
+                _add_form(graph, other, f"{name} (float32)", array)
             continue
-        forms = {form for form in halves if form.startswith(f"{name} (float16)")}
-        if not forms:
-            continue
-        array = rounded_array(to_numpy(tensor, base_dir)).astype(np.float32)
-        for form in forms:
-            readers = {
-                node.output[0].partition(" (float16)")[0]: node  # an output that is cast behind it
-                for nodes in lists_of(other.node)
-                for node in nodes
-                if form in node.input
-            }
-            constant = onnx.helper.make_node("Constant", [], [form], value=from_numpy(array, form))
-            graph.node.insert(0, constant)
-            for node in (node for nodes in lists_of(graph.node) for node in nodes):
-                reader = readers.get(node.output[0])
-                if reader is not None:
-                    node.input[list(reader.input).index(form)] = form
+        for form in [form for form in halves if form.startswith(f"{name} (float16)")]:
+            _add_form(graph, other, form, wide)
+
+
+def _add_form(graph: Any, other: Any, form: str, array: Array) -> None:
+    """Add a constant of the other graph, for the nodes that read it there."""
+    readers = {
+        _FORM.sub("", node.output[0]): node  # an output that is cast behind it
+        for nodes in lists_of(other.node)
+        for node in nodes
+        if form in node.input
+    }
+    constant = onnx.helper.make_node("Constant", [], [form], value=from_numpy(array, form))
+    graph.node.insert(0, constant)
+    for node in (node for nodes in lists_of(graph.node) for node in nodes):
+        reader = readers.get(_FORM.sub("", node.output[0]))
+        if reader is not None and form in reader.input:
+            node.input[list(reader.input).index(form)] = form
 
 
 def _bound(graph: onnx.GraphProto, clipped: frozenset[str]) -> None:

@@ -8,14 +8,7 @@ from typing import Any
 
 import onnx
 
-
-def lists_of(nodes: Any) -> Iterator[Any]:
-    """Yield a list of nodes, and those of the bodies in it."""
-    yield nodes
-    for node in nodes:
-        for entry in node.attribute:
-            if entry.HasField("g"):
-                yield from lists_of(entry.g.node)
+from gehost.verify.bodies import lists_of
 
 
 def has_body(node: onnx.NodeProto) -> bool:
@@ -29,19 +22,6 @@ def body_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         if entry.HasField("g"):
             for nodes in lists_of(entry.g.node):
                 yield from nodes
-
-
-def captures(node: onnx.NodeProto) -> list[str]:
-    """Return the values of the graphs around a node that its bodies read."""
-    results: dict[str, None] = {}
-    for entry in node.attribute:
-        graph = entry.g
-        local = {info.name for info in (*graph.input, *graph.initializer)}
-        local.update(name for item in graph.node for name in item.output)
-        read = [name for item in graph.node for name in (*item.input, *captures(item)) if name]
-        read += [info.name for info in graph.output]
-        results.update(dict.fromkeys(name for name in read if name not in local))
-    return list(results)
 
 
 def read_names(graph: Any) -> Counter[str]:
@@ -89,9 +69,26 @@ def name_as_before(graph: Any, constants: Mapping[str, str]) -> None:
     bodies = [
         entry.g for nodes in lists_of(graph.node) for node in nodes for entry in node.attribute
     ]
-    for tensors in (getattr(body, "initializer", ()) for body in (graph, *bodies)):
-        for tensor in tensors:
+    for body in (graph, *bodies):
+        for tensor in getattr(body, "initializer", ()):
             tensor.name = names.get(tensor.name, tensor.name)
+        _declare_constants(body)
+
+
+def _declare_constants(graph: Any) -> None:
+    """Let a graph declare its constants as they are, and none that it lost."""
+    infos: list[tuple[int, Any]] = [*enumerate(graph.value_info)]
+    kinds = {tensor.name: tensor.data_type for tensor in getattr(graph, "initializer", ())}
+    for node in graph.node:
+        for entry in node.attribute if node.op_type == "Constant" else ():
+            if entry.HasField("t"):
+                kinds[node.output[0]] = entry.t.data_type
+    results = {name for node in graph.node for name in node.output}.union(kinds)
+    for place, info in reversed(infos):
+        if info.name not in results:
+            del graph.value_info[place]
+        elif info.name in kinds and info.type.HasField("tensor_type"):
+            info.type.tensor_type.elem_type = kinds[info.name]
 
 
 def rename(nodes: list[onnx.NodeProto], name: str, other: str) -> None:

@@ -19,7 +19,8 @@ from gehost.half.reasons import (
 )
 from gehost.ir.files.external import element_count
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.retype import element_types, graphs_of
+from gehost.verify.bodies import graphs_of
+from gehost.verify.retype import element_types
 from gehost.verify.run import Runner
 
 _LARGEST_OF = "gehost largest of "

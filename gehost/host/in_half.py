@@ -13,8 +13,9 @@ from gehost.ir.model import Model
 from gehost.kernels import Target
 from gehost.options import HostOptions
 from gehost.verify import Runner, find_feeds
+from gehost.verify.bodies import node_lists
 from gehost.verify.feeds import without_weights
-from gehost.verify.retype import inferred, node_lists
+from gehost.verify.retype import inferred
 
 _Feeds = Sequence[Mapping[str, Any]]
 
@@ -42,7 +43,9 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
             feeds = [feed for feed, _ in find_feeds(runner, 0)]
         checked = list(feeds or ()) if options.verify else []
         conversion = convert(model, options, checked)
-    if options.verify and conversion.is_converted:
+    if not options.verify:
+        report.notes.append("half: no numbers were compared with its range (--verify does)")
+    elif conversion.is_converted:
         with report.timed("verify"):
             conversion, result = _judged(model, options, checked, conversion)
         report.notes.append(f"half: {result.summary()}")

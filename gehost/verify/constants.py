@@ -11,7 +11,8 @@ import onnx
 import onnx.helper
 
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.retype import HALF, graphs_of, node_lists
+from gehost.verify.bodies import graphs_of, node_lists
+from gehost.verify.retype import HALF
 
 NO_CONSTANTS: Mapping[float, float] = MappingProxyType({})
 

@@ -17,8 +17,9 @@ import onnx.helper
 
 from gehost.errors import ModelError
 from gehost.ir.inline import inline_functions
+from gehost.verify.bodies import graphs_of, unique_names
 from gehost.verify.double_conv import decompose_convolutions
-from gehost.verify.retype import TO_DOUBLE, element_types, graphs_of, retyped
+from gehost.verify.retype import TO_DOUBLE, element_types, retyped
 
 _SINGLE = frozenset(
     (
@@ -55,7 +56,7 @@ def load_precise(
     Raises:
         ModelError: it does not load for another reason than a kernel of float64.
     """
-    model = inline_functions(wide) if wide.functions else wide
+    model = unique_names(inline_functions(wide) if wide.functions else wide)
     types = element_types(model)
     doubles = {name for name, kind in types.items() if kind in TO_DOUBLE}
     exact = retyped(model, TO_DOUBLE, base_dir, folder)

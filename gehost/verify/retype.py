@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,10 +18,9 @@ from gehost.ir.model import Model
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import TYPE_ATTRIBUTES, TensorType, ValueType
 from gehost.ops import OpRegistry
+from gehost.verify.bodies import bodies_in, graphs_of, node_lists
 from gehost.verify.feeds import without_weights
 
-NodeList: TypeAlias = Any
-"""A repeated field of nodes, which protobuf does not name."""
 _TENSOR = onnx.TensorProto
 HALF = frozenset((_TENSOR.FLOAT16, _TENSOR.BFLOAT16))
 WIDER: Mapping[int, int] = MappingProxyType(dict.fromkeys(HALF, _TENSOR.FLOAT))
@@ -186,42 +185,6 @@ def element_types(model: onnx.ModelProto) -> dict[str, int]:
         for name, value in graph.values.items()
         if isinstance(value.type, TensorType)
     }
-
-
-def node_lists(model: onnx.ModelProto) -> Iterator[NodeList]:
-    """Yield the nodes of the graph, of each function, and of each body in them."""
-    yield from _with_bodies(model.graph.node)
-    for function in model.functions:
-        yield from _with_bodies(function.node)
-
-
-def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and each body in it."""
-    yield model.graph
-    yield from bodies_in(model.graph.node)
-
-
-def bodies_in(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """Yield the bodies of nodes, and those in them."""
-    waiting = [*_bodies(nodes)]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        waiting.extend(_bodies(graph.node))
-
-
-def _with_bodies(nodes: NodeList) -> Iterator[NodeList]:
-    yield nodes
-    for body in _bodies(nodes):
-        yield from _with_bodies(body.node)
-
-
-def _bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield attribute.g
-            yield from attribute.graphs
 
 
 def _declared(model: onnx.ModelProto) -> Iterator[Any]:

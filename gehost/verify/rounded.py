@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from gehost.ir.inline import inline_functions
+from gehost.verify.bodies import unique_names
 from gehost.verify.retype import WIDER, element_types, retyped
 from gehost.verify.widen import round_outputs
 
@@ -24,6 +25,7 @@ def rounded(
     """Return the model with half's roundings, as a model of float32."""
     if any(function.domain not in _KERNELS for function in model.functions):
         model = inline_functions(model, keep=lambda function: function.domain in _KERNELS)
+    model = unique_names(model)
     wide = retyped(model, WIDER, base_dir, folder)
     round_outputs(wide, element_types(model), lambda _: True)
     return wide

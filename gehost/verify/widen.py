@@ -12,7 +12,8 @@ from pathlib import Path
 import onnx
 import onnx.helper
 
-from gehost.verify.retype import HALF, WIDER, element_types, graphs_of, retyped
+from gehost.verify.bodies import captures, graphs_of, unique_names
+from gehost.verify.retype import HALF, WIDER, element_types, retyped
 
 _NO_ROUNDING = frozenset(
     ("Constant", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat")
@@ -24,14 +25,14 @@ def widened(
     model: onnx.ModelProto, base_dir: str | None = None, folder: Path | None = None
 ) -> onnx.ModelProto:
     """Return the model computing in float32 what it computes in half."""
+    model = unique_names(model)
     wide = retyped(model, WIDER, base_dir, folder)
     constants = {tensor.name for tensor in model.graph.initializer}
     constants -= {value.name for value in model.graph.input}
 
     def is_constant(node: onnx.NodeProto) -> bool:
-        if node.op_type != "Constant" and not (
-            node.input and all(name in constants or not name for name in node.input)
-        ):
+        read = [name for name in (*node.input, *captures(node)) if name]
+        if node.op_type != "Constant" and not (read and constants.issuperset(read)):
             return False
         constants.update(node.output)
         return True

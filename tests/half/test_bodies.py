@@ -280,3 +280,92 @@ def test_constants_and_types_of_bodies_are_those_of_the_conversion(text: str) ->
             feed = {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)}
             feed |= {"k": np.array(True)} if len(source.graph.input) > 1 else {}
             assert judge(source, conversion, [feed]).equal
+
+
+NAMES = {
+    "two types": """(float[2, 4] x, bool k) => (float[2, 4] y) { y = If (k)
+        <then_branch = t () => (float[2, 4] p) { a = Constant <value = float[4] {0.3, 1, 2, 3}> ()
+        p = Mul (x, a) }, else_branch = e () => (float[2, 4] q)
+        { a = Constant <value = int64[2] {2, 4}> () q = Reshape (x, a) }> }""",
+    "two shapes, in a loop": """(float[2, 4] x, bool k) => (float[2, 4] y) {
+        n = Constant <value = int64 {2}> () y = Loop (n, "", x) <body = b (int64 i, bool c,
+        float[2, 4] s) => (bool d, float[2, 4] o) { d = Identity (c) o = If (k)
+        <then_branch = t () => (float[2, 4] p) { a = Constant <value = float {0.3}> ()
+        p = Mul (s, a) }, else_branch = e () => (float[2, 4] q) {
+        a = Exp (s) q = Div (s, a) }> }> }""",
+    "two types, in a function": """(float[2, 4] x, bool k) => (float[2, 4] y) { y = my.f (x, k) }
+        <domain: "my", opset_import: ["": 17]> f (x, k) => (y) { y = If (k)
+        <then_branch = t () => (float[2, 4] p) { a = Relu (x) p = Tanh (a) },
+        else_branch = e () => (float[2, 4] q) { a = Constant <value = int64[2] {2, 4}> ()
+        q = Reshape (x, a) }> }""",
+    "a Scan beside an If": """(float[2, 4] x, bool k) => (float[2, 4] y) {
+        w = Constant <value = float[4] {0.3, 1, 2, 3}> () f, z = Scan <num_scan_inputs = 1,
+        body = b (float[4] s, float[4] r) => (float[4] o, float[4] q)
+        { a = Mul (r, r) o = Add (s, a) q = Tanh (r) }> (w, x) y = If (k)
+        <then_branch = t () => (float[2, 4] p) { a = Constant <value = float[4] {0.1, 1, 2, 3}> ()
+        p = Mul (z, a) }, else_branch = e () => (float[2, 4] u) { u = Relu (z) }> }""",
+}
+
+
+@pytest.mark.parametrize("text", NAMES.values(), ids=NAMES)
+def test_bodies_may_give_one_name_to_several_values(text: str) -> None:
+    source = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(HEAD + text))
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    feeds = [{"x": x, "k": np.array(flag)} for flag in (True, False)]
+    for keep_io in (False, True):
+        conversion = to_float16(source, keep_io=keep_io)
+        prove(source, conversion, feeds)
+        assert judge(source, conversion, feeds).equal
+
+
+DECLARED = {
+    "a constant in a body": f"""{HEAD}(float[2, 4] x, bool k) => (float[2, 4] y) {{ y = If (k)
+        <then_branch = t () => (float[2, 4] p) <float[4] a> {{ a = Constant <value = float[4]
+        {{0.3, 1, 2, 3}}> () p = Mul (x, a) }}, else_branch = e () => (float[2, 4] q)
+        {{ q = Relu (x) }}> }}""",
+    "a constant that moves into a body": f"""{HEAD}(float[2, 4] x, bool k) => (float[2, 4] y)
+        <float[4] a> {{ a = Constant <value = float[4] {{0.3, 1, 2, 3}}> () y = If (k)
+        <then_branch = t () => (float[2, 4] p) {{ p = Mul (x, a) }},
+        else_branch = e () => (float[2, 4] q) {{ q = Relu (x) }}> }}""",
+    "an output of a body that is cast": f"""{HEAD}(float[2, 4] x, bool k) => (float[2, 4] y) {{
+        y = If (k) <then_branch = t () => (float[2, 4] p) <float[2, 4] p> {{ p = Exp (x) }},
+        else_branch = e () => (float[2, 4] q) {{ q = Relu (x) }}> }}""",
+    "an output of the graph that is cast": f"""{HEAD}(float[2, 4] x) => (float[2, 4] y, float[2, 4] z)
+        <float[2, 4] y, float[2, 4] z> {{ y = Exp (x) z = Relu (x) }}""",
+}
+
+
+@pytest.mark.parametrize("keep_io", [False, True])
+@pytest.mark.parametrize("text", DECLARED.values(), ids=DECLARED)
+def test_declared_types_are_those_of_the_conversion(text: str, keep_io: bool) -> None:
+    source = onnx.parser.parse_model(text)
+    conversion = to_float16(source, keep_io=keep_io)
+    onnx.checker.check_model(conversion.model, full_check=True)
+    onnx.shape_inference.infer_shapes(conversion.model, check_type=True, strict_mode=True)
+    onnxruntime.InferenceSession(conversion.model.SerializeToString())
+
+
+def test_a_constant_that_a_body_returns_and_reads_in_float32_keeps_both() -> None:
+    proto = model(
+        f"""(float[n, 32] x) => (float[n, 32] y) {{ f, w = Loop (two, yes, x)
+        {LOOP} (bool l, float[n, 32] a, float[n, 32] o) {{ l = Identity (k)
+        a = Constant <value = float[1, 32] {{{", ".join(map(str, X[0]))}}}> () o = Sigmoid (a) }}>
+        d = ReduceSum <keepdims = 0> (w, axis) y = Add (d, f) }}""",
+        {},
+    )
+    result = judge(proto, to_float16(proto), [{"x": X[:1]}])
+    assert result.equal, result.summary()
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_what_follows_a_loop_from_constants_is_compared_unrounded(captures: bool) -> None:
+    step = "o = Mul (s, x)" if captures else "o = Tanh (s)"
+    proto = model(
+        f"""(float[n, 32] x) => (float[n, 32] y) {{ f = Loop (two, yes, full)
+        {LOOP} (bool l, float[n, 32] o) {{ l = Identity (k) {step} }}> g = Sigmoid (f)
+        y = Mul (g, x) }}""",
+        {"full": X * np.float32(0.3)},
+    )
+    feeds = feeds_of(proto)
+    result = judge(proto, to_float16(proto), feeds)
+    assert result.equal, result.summary()

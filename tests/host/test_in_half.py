@@ -230,3 +230,11 @@ def test_numbers_out_of_range_in_a_body(
     feed = {"x": x, "c": np.array(True)}
     after = Runner(target).run(feed if keep_io else feed | {"x": x.astype(np.float16)})["y"]
     np.testing.assert_allclose(after, Runner(path).run(feed)["y"], atol=2e-3)
+
+
+def test_a_conversion_without_feeds_is_said_to_be_one() -> None:
+    model = parse("""<ir_version: 8, opset_import: ["": 17]> g (float[4, 8] x) => (float[4, 8] y)
+    { a = Relu (x) y = Tanh (a) }""")
+    for verify in (False, True):
+        report = Host(HostOptions(half=True, verify=verify, plugins=False)).run(model)[1]
+        assert any("--verify does" in note for note in report.notes) is not verify

@@ -85,6 +85,47 @@ def test_a_weight_computed_in_half_stays_rounded() -> None:
     assert y[0, 0] == a * b != a.astype(np.float32) * b.astype(np.float32)
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_branches_that_name_values_alike_round_each_in_its_type(kind: str) -> None:
+    text = f"""{HEAD} g ({kind}[2, 4] x, bool c) => ({kind}[2, 4] y) {{ y = If (c) <
+        then_branch = t () => ({kind}[2, 4] u) {{ a = Sqrt (x) u = Tanh (a) }},
+        else_branch = e () => ({kind}[2, 4] v) {{
+        z = Cast <to = 1> (x) a = Sqrt (z) v = Cast <to = {16 if kind == "bfloat16" else 10}> (a)
+    }}> }}"""
+    form = rounded(parse(text))
+    onnx.checker.check_model(form, full_check=True)
+    pairs = {
+        entry.name: sum(node.op_type == "Cast" for node in entry.g.node) // 2
+        for entry in form.graph.node[0].attribute
+    }
+    assert pairs == {"then_branch": 2, "else_branch": 2}  # the second has two Casts of its own
+    Runner(form).run({"x": np.ones((2, 4), np.float32), "c": np.array(False)})
+
+
+def test_a_loop_that_reads_an_input_in_its_body_is_no_constant() -> None:
+    text = f"""{HEAD} g (float16[2, 4] x) => (float16[2, 4] y) {{ f = Loop (n, "", a) <body = b
+        (int64 i, bool k, float16[2, 4] s) => (bool l, float16[2, 4] o)
+        {{ l = Identity (k) o = Mul (s, x) }}> y = Sigmoid (f) }}"""
+    start = {"n": np.array(2, np.int64), "a": np.full((2, 4), 0.3, np.float16)}
+    form = widened(parse(text, start))
+    assert [node.op_type for node in form.graph.node] == ["Loop", "Sigmoid"]
+
+
+def test_the_run_in_float64_leaves_no_loop_to_the_reference() -> None:
+    """It stacks what a body returns otherwise, and Softplus has no kernel of float64."""
+    text = f"""{HEAD} g (float[2, 4] x) => (float[2, 4] y) {{ f, w = Loop (n, "", x) <body = b
+        (int64 i, bool k, float[2, 4] s) => (bool l, float[2, 4] o, float[2, 4] p)
+        {{ l = Identity (k) o = Tanh (s) p = Sigmoid (s) }}> h = Gather (w, zero)
+        z = Add (f, h) y = Softplus (z) }}"""
+    numbers = {"n": np.array(2, np.int64), "zero": np.array(0, np.int64)}
+    model = parse(text, numbers)
+    x = {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)}
+    forms = Forms(Runner(model))
+    with forms.precise() as run:
+        exact = run(x)["y"]
+    assert np.abs(exact - Runner(model).run(x)["y"]).max() < 1e-5
+
+
 def test_the_precise_form_casts_around_what_has_no_double_kernel() -> None:
     text = f"""{HEAD} g (float[2, 4] x) => (float[2, 4] y)
     {{ a = Erf (x) b = Softplus (a) c = Mish (b) d = Atan (c) y = Exp (d) }}"""
