@@ -166,6 +166,11 @@ class Builder:
         self._built: dict[frozenset[str], Candidate] = {}
         self._files = 0
 
+    def keep_float32(self, why: str) -> None:
+        """Convert no candidates from here on."""
+        self.half, self.stays = False, why
+        self._built.clear()
+
     def infer_original(self) -> None:
         """Infer the types of the original alone.
 

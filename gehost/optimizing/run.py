@@ -286,20 +286,14 @@ class _Run:
         report.notes += map(str, builder.host.unregistered)
         self._done("read")
 
-        checker = self._checker(inputs)
-        best, report.dropped = right_candidate(builder, builder.passes, checker.problem, self._show)
-        best = self._not_larger(report, checker, best)
-        self._done("fuse and check")
+        best, checker = self._best(report, inputs)
+        excess = best.facts.size - original.facts.size
+        if best.half is not None and excess > 0:  # by casts, of a tiny model
+            builder.keep_float32(f"half: not converted: {_too_large(excess)}")
+            report.trials, report.gain = [], None
+            best, checker = self._best(report, inputs)
 
         switch = None
-        if self._options.measured:
-            report.sizes = describe_sizes(inputs.largest)
-            best = self._measure(report, inputs, checker, best)
-        else:
-            report.unmeasured = "--no-measure"
-            best = self._with_kernels(report, checker, best) or best
-        self._done("measure")
-
         self._show("write and load")
         builder.write(best, self._options.output)
         if best.library:
@@ -313,6 +307,21 @@ class _Run:
         self._done("write and load")
         report.seconds = self._seconds
         return report, switch
+
+    def _best(self, report: OptimizeReport, inputs: Inputs) -> tuple[Candidate, Checker]:
+        """Return the file to write, and what compared it with the original."""
+        builder, checker = self._builder, self._checker(inputs)
+        best, report.dropped = right_candidate(builder, builder.passes, checker.problem, self._show)
+        best = self._not_larger(report, checker, best)
+        self._done("fuse and check")
+        if self._options.measured:
+            report.sizes = describe_sizes(inputs.largest)
+            best = self._measure(report, inputs, checker, best)
+        else:
+            report.unmeasured = "--no-measure"
+            best = self._with_kernels(report, checker, best) or best
+        self._done("measure")
+        return best, checker
 
     # -- read
 
@@ -383,7 +392,7 @@ class _Run:
             builder.cautious = False
         if not off.error:
             return first
-        builder.half, builder.stays = False, f"half: not converted: {off.error}"
+        builder.keep_float32(f"half: not converted: {off.error}")
         return None
 
     def _cleaned(self, report: OptimizeReport, checker: Checker) -> Candidate:

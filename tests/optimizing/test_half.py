@@ -220,6 +220,7 @@ BODIES = {
 @pytest.mark.parametrize("where", BODIES)
 def test_numbers_out_of_range_on_any_feed_stay_in_float32(where: str) -> None:
     model = out_of_range(BODIES[where])
+    model.graph.node[0].doc_string = "an exporter's notes, which leave room for casts; " * 20
     result = gehost.optimize(model, "any", half=True, measured=False)
     onnx.checker.check_model(result.model, full_check=True)
     report = result.report
@@ -262,3 +263,13 @@ def test_a_model_that_half_breaks_is_not_converted(
     assert line in report.unconverted
     assert run(["compile", path, "-o", str(tmp_path / "c.onnx"), "--half", "--verify"]) == 6
     assert not (tmp_path / "c.onnx").exists()
+
+
+def test_a_model_that_grows_by_casts_is_not_converted() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[4, 8] x) => (float[4, 8] y)
+    { a = Relu (x) y = Tanh (a) }"""
+    model = parse(text)
+    result = gehost.optimize(model, "cpu", half=True, measured=False)
+    assert len(result.model.SerializeToString()) <= len(model.SerializeToString())
+    assert ops(result.model) == ["Relu", "Tanh"]
+    assert re.fullmatch(r"half: not converted: .* \d+ bytes larger .*", result.report.unconverted)
