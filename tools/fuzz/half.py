@@ -1,0 +1,326 @@
+"""``python -m tools.fuzz.half``: random models with bodies through ``--half``; exit code 1 where a check does not hold.
+
+Each model is compiled and optimized to float16. A valid model must convert to a valid file that loads in ONNX Runtime.
+The oracle shares no code with the comparison: original and result run with all floats made float64; what constants rounded by half may change is measured by rounding the original's at random. The
+verdict of ``--verify`` must be that of the oracle, also for a result with a planted fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+from gehost import GehostError, Host, HostOptions
+from gehost.errors import NumbersDifferError
+from gehost.half import HalfConversion, judge
+from gehost.half.convert import stays
+from gehost.optimizing.run import optimize
+from tools.fuzz.half_graphs import Maker
+from tools.fuzz.workers import Outcome, outcomes
+
+TENSOR = onnx.TensorProto
+FLOATS = (TENSOR.FLOAT, TENSOR.FLOAT16, TENSOR.BFLOAT16)
+VENDORS = Path(__file__).parents[2] / "vendors"
+HALF_STEP = 2.0**-11
+DRAWS = 6
+"""Random roundings of a model's constants."""
+MORE = 32
+"""How much further than their worst a right result may be off."""
+STEADY = 1e-3
+"""Change of an output by such roundings from where on a model shows nothing."""
+
+Array = np.ndarray[Any, Any]
+Feeds = Mapping[str, Array]
+Change = Callable[[Array], Array]
+
+
+class Failure(Exception):
+    """A check that does not hold."""
+
+
+# -- oracle ---------------------------------------------------------------------------------------
+
+
+def messages(item: Any) -> Iterator[Any]:
+    """Yield a protobuf message and all in it."""
+    yield item
+    for descriptor, value in item.ListFields():
+        if descriptor.message_type is not None:
+            for part in value if descriptor.is_repeated else [value]:
+                yield from messages(part)
+
+
+def in_type(model: onnx.ModelProto, dtype: Any, change: Change) -> onnx.ModelProto:
+    """Return a model with all floats of one type, constants changed on the way."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for item in messages(copy):
+        if isinstance(item, TENSOR) and item.data_type in FLOATS:
+            array = numpy_helper.to_array(item).astype(np.float64)
+            item.CopyFrom(numpy_helper.from_array(change(array).astype(dtype), item.name))
+        elif isinstance(item, onnx.TypeProto.Tensor) and item.elem_type in FLOATS:
+            item.elem_type = kind
+        elif isinstance(item, onnx.NodeProto):
+            for entry in item.attribute:
+                if entry.name in ("to", "dtype") and entry.i in FLOATS:
+                    entry.i = kind
+            if item.op_type == "ConstantOfShape" and not item.attribute:
+                zero = numpy_helper.from_array(np.zeros(1, dtype))
+                item.attribute.append(onnx.helper.make_attribute("value", zero))
+    return copy
+
+
+def run_wide(model: onnx.ModelProto, feeds: Feeds, change: Change = lambda a: a) -> list[Array]:
+    """Run a model in float64; in float32 where the runtime has a kernel for that alone."""
+    try:
+        return run(session(in_type(model, np.float64, change), optimized=False), feeds)
+    except Exception:  # noqa: BLE001 - of ONNX Runtime, which has no base class
+        return run(session(in_type(model, np.float32, change), optimized=False), feeds)
+
+
+def rounding_at(draw: np.random.Generator) -> Change:
+    """Return a change that moves each number by half a step of float16, up or down or not."""
+
+    def change(array: Array) -> Array:
+        with np.errstate(over="ignore"):
+            exact = array.astype(np.float16) == array
+        moved = array * (1 + HALF_STEP * draw.integers(-1, 2, array.shape))
+        return np.where(exact, array, moved)
+
+    return change
+
+
+def distance(a: Sequence[Array], b: Sequence[Array]) -> float:
+    """Return the largest distance of outputs, relative to the root mean square of each."""
+    results = [0.0]
+    for one, other in zip(a, b, strict=True):
+        one, other = one.astype(np.float64), other.astype(np.float64)
+        if not np.isfinite(other).all():
+            return np.inf
+        size = float(np.sqrt(np.mean(one**2))) or 1.0
+        results.append(float(np.abs(one - other).max()) / size)
+    return max(results)
+
+
+class Oracle:
+    """What a model computes in float64, and how far off its conversion may be."""
+
+    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Feeds], seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.feeds = feeds
+        self.expected = [run_wide(model, feed) for feed in feeds]
+        self.allowed = [
+            max(distance(expected, run_wide(model, feed, rounding_at(draw))) for _ in range(DRAWS))
+            for feed, expected in zip(feeds, self.expected, strict=True)
+        ]
+
+    def off(self, model: onnx.ModelProto) -> float:
+        """Return how many times its bound a conversion is off."""
+        return max(
+            distance(expected, run_wide(model, feed)) / (MORE * allowed + 1e-6)
+            for feed, expected, allowed in zip(self.feeds, self.expected, self.allowed, strict=True)
+        )
+
+
+# -- checks ---------------------------------------------------------------------------------------
+
+
+def session(model: onnx.ModelProto, *, optimized: bool) -> onnxruntime.InferenceSession:
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = (
+        levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    )
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def run(loaded: onnxruntime.InferenceSession, feeds: Feeds) -> list[Array]:
+    kinds = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+    kinds["tensor(double)"] = np.float64
+    entry = {
+        item.name: feeds[item.name].astype(kinds.get(item.type, feeds[item.name].dtype))
+        for item in loaded.get_inputs()
+    }
+    return [np.asarray(array) for array in loaded.run(None, entry)]
+
+
+def check_file(model: onnx.ModelProto, oracle: Oracle, what: str, *, runs: bool = True) -> None:
+    """Check, load and run a result."""
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        raise Failure(f"{what}: invalid: {error}") from error
+    for optimized in (False, True):
+        try:
+            loaded = session(model, optimized=optimized)
+            results = [run(loaded, feed) for feed in oracle.feeds]
+        except Exception as error:
+            raise Failure(f"{what}: does not run ({optimized=}): {error}") from error
+        for actual, expected, allowed in zip(results, oracle.expected, oracle.allowed, strict=True):
+            off = distance(expected, actual)
+            if runs and off > 0.02 + 2 * MORE * allowed:
+                raise Failure(f"{what}: {off:.3g} off in half ({optimized=}, {allowed:.3g})")
+
+
+@cache
+def host(**options: Any) -> Host:
+    """Return a host with all passes for ONNX Runtime."""
+    every = Host(HostOptions(vendors=[VENDORS], plugins=False)).passes
+    names = [spec.name for spec in every if spec.vendor == "onnxruntime"]
+    return Host(HostOptions(vendors=[VENDORS], enable=names, half=True, **options))
+
+
+def planted(model: onnx.ModelProto, rng: random.Random) -> onnx.ModelProto | None:
+    """Return a copy with a fault: another operator, a constant that is 1.5 times as large."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    places: list[Callable[[], None]] = []
+    others = {"Add": "Sub", "Sub": "Add", "Tanh": "Sigmoid", "Max": "Min", "Relu": "Identity"}
+    for item in messages(copy):
+        if isinstance(item, onnx.NodeProto) and item.op_type in others and not item.domain:
+            places.append(lambda item=item: setattr(item, "op_type", others[item.op_type]))
+        if isinstance(item, TENSOR) and item.data_type in FLOATS:
+            array = numpy_helper.to_array(item) * np.float16(1.5)
+            if np.isfinite(array).all() and (np.abs(array) < 9).all():
+                places.append(
+                    lambda item=item, array=array: item.CopyFrom(
+                        numpy_helper.from_array(array, item.name)
+                    )
+                )
+    if not places:
+        return None
+    rng.choice(places)()
+    return copy
+
+
+def run_case(seed: int) -> Counter[str]:
+    """Convert the model of a seed in all ways."""
+    rng, tally = random.Random(~seed), Counter[str]()
+    model, feeds = Maker(seed).make(rng.randint(3, 12))
+    try:
+        onnx.checker.check_model(model, full_check=True)
+        loaded = [session(model, optimized=optimized) for optimized in (False, True)]
+        results = [[run(item, feed) for feed in feeds] for item in loaded]
+    except Exception:  # noqa: BLE001 - equal names in bodies of bodies, shapes that a Scan lacks
+        return Counter({"not valid": 1})
+    try:
+        oracle = Oracle(model, feeds, seed)
+    except Exception as error:  # noqa: BLE001 - of ONNX Runtime, which has no base class
+        return Counter({f"not by the oracle: {str(error)[-60:]}": 1})
+    own = max(
+        distance(*pair) for item in results for pair in zip(oracle.expected, item, strict=True)
+    )
+    if own > 1e-4 or max(oracle.allowed) > STEADY * 8:
+        return Counter({"not steady": 1})
+    tally["models"] += 1
+    keep_io = rng.random() < 0.5
+    options: dict[str, Any] = {"keep_io_types": keep_io}
+    if rng.random() < 0.3:
+        ops = sorted({item.op_type for item in messages(model) if isinstance(item, onnx.NodeProto)})
+        options["keep_float32"] = (rng.choice(ops),)
+    for verify in (False, True):
+        what = f"compile --half{' --verify' if verify else ''} {options}"
+        try:
+            result, _ = host(verify=verify, **options).run(model)
+        except NumbersDifferError as error:
+            off = oracle.off(error.model)
+            if "the compiled model" in error.message and off < 1:
+                tally["compile --verify in float32: refused by a last place"] += 1
+                return tally
+            raise Failure(
+                f"{what}: said to differ, but {off:.3g} times the bound: {error}"
+            ) from error
+        except GehostError as error:
+            raise Failure(f"{what}: refused: {error}") from error
+        tally[what.partition(" {")[0]] += 1
+        check_file(result, oracle, what, runs=verify)
+        off = oracle.off(result)
+        if off > 1:
+            raise Failure(f"{what}: {off:.3g} times the bound")
+    if stays(result):
+        check_planted(model, result, oracle, rng, tally)
+    for target in ("cpu", "any"):
+        what = f"optimize --half --for {target}"
+        try:
+            done = optimize(model, target, half=True, measured=False)
+        except GehostError as error:
+            raise Failure(f"{what}: refused: {error}") from error
+        tally[what] += 1
+        tally[f"{what}: in half"] += bool(stays(done.model))
+        check_file(done.model, oracle, what)
+        if oracle.off(done.model) > 1:
+            raise Failure(f"{what}: {oracle.off(done.model):.3g} times the bound")
+        if done.report.dropped:
+            tally[f"{what}: passes dropped"] += 1
+        if len(done.model.SerializeToString()) > len(model.SerializeToString()):
+            raise Failure(f"{what}: the file is larger than the input")
+    return tally
+
+
+def check_planted(
+    model: onnx.ModelProto,
+    result: onnx.ModelProto,
+    oracle: Oracle,
+    rng: random.Random,
+    tally: Counter[str],
+) -> None:
+    """Plant a fault that the oracle sees; the comparison must see it, too."""
+    wrong = planted(result, rng)
+    if wrong is None:
+        return
+    try:
+        off = oracle.off(wrong)
+    except Exception:  # noqa: BLE001 - it does not run
+        return
+    if off < 30:
+        return
+    tally["planted"] += 1
+    compiled, _ = Host(HostOptions(vendors=[VENDORS], plugins=False)).run(model)
+    verdict = judge(compiled, HalfConversion(wrong, ()), oracle.feeds)
+    if verdict.equal:
+        raise Failure(f"planted: {off:.3g} times the bound, yet {verdict.summary()}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("build/fuzz-half"))
+    options = parser.parse_args()
+    tally, failed = Counter[str](), list[Outcome]()
+    seeds = iter(range(options.seed, options.seed + options.graphs))
+    for outcome in outcomes(run_case, seeds, options.processes, 120.0):
+        if outcome.failure:
+            failed.append(outcome)
+            options.out.mkdir(parents=True, exist_ok=True)
+            path = options.out / f"{outcome.number}.txt"
+            path.write_text(outcome.failure, encoding="utf-8")
+            line = next(
+                (item for item in outcome.failure.splitlines()[::-1] if "Failure: " in item),
+                outcome.failure.strip().splitlines()[-1],
+            )
+            print(f"seed {outcome.number}: {line[:300]}", flush=True)
+        else:
+            tally += outcome.result
+    for what, count in tally.most_common():
+        print(f"{count:6} {what}")
+    print(f"{len(failed)} failures")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
