@@ -430,7 +430,7 @@ class _Run:
     def _has_more_nodes(self, candidate: Candidate) -> bool:
         """Whether functions were inlined, and no fusion made up for it, where they may stay."""
         more = candidate.facts.nodes > self._builder.original.facts.nodes
-        return more and not self._target.standard
+        return more and candidate.half is None and not self._target.standard  # half adds casts
 
     def _excess(self, candidate: Candidate) -> int:
         """Return how many bytes a file is larger than the input, at least."""
