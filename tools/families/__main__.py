@@ -25,10 +25,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from gehost import GehostError, Host, HostOptions, infer_model
+from gehost import GehostError, Host, HostOptions, Refused, infer_model
 from gehost.ir.model import Model
 from gehost.verify import compare_outputs
-from gehost_semantic import AttentionFinder, Refused, Views
+from gehost_semantic import AttentionFinder, Views
 from gehost_semantic.attention import Attention
 from gehost_semantic.rotary import rotations
 from tools.runtime.half import ROOT
@@ -39,7 +39,8 @@ KERNELS = ("MultiHeadAttention", "Attention", "GroupQueryAttention", "PackedMult
 NO_ATTENTION = "probabilities: no product reads them"
 """Of a Softmax that picks experts, or whose result is an output."""
 RTOL, ATOL = 1e-3, 1e-4
-LARGEST = 1e-5
+LARGEST = 1e-4
+"""Untrained nets have scores of 100 and more, whose rounding alone moves a softmax by 1e-5."""
 README = ROOT / "plugins" / "semantic" / "README.md"
 HEAD = (
     "| export | attention | described | kernels | FlashAttention | rotations | RotaryEmbedding | Rotary "
@@ -233,26 +234,37 @@ def check(path: Path) -> Row:
             try:
                 actual = dict(zip(names, own.run(names, feed), strict=True))
             except Exception as error:  # noqa: BLE001
-                broken = _fails(proto, feed)
-                rows = row.notes if broken else row.wrong
-                also = ", as the original does with the runtime's optimizations" if broken else ""
-                rows.append(f"{name}, {what}: {str(error)[:200]}{also}")
+                rows = row.notes if _optimized(proto, feed) is None else row.wrong
+                rows.append(f"{name}, {what}: {str(error)[:200]}")
                 continue
-            for one in compare_outputs(expected, actual, rtol=RTOL, atol=ATOL):
-                if one.equal:
-                    row.worst = max(row.worst, one.max_abs)
-                else:
-                    row.wrong.append(f"{name}, {what}: {one.place}: {one.a} and {one.b}")
+            compared = list(compare_outputs(expected, actual, rtol=RTOL, atol=ATOL))
+            worst = max((one.max_abs for one in compared if one.equal), default=0.0)
+            row.worst = max(row.worst, worst)
+            different = [one for one in compared if not one.equal]
+            if not different:
+                continue
+            again = _optimized(proto, feed) or {}
+            if again and all(
+                one.equal for one in compare_outputs(again, actual, rtol=RTOL, atol=ATOL)
+            ):
+                row.notes.append(f"{name}, {what}: equal with the runtime's optimizations alone")
+                continue
+            row.wrong += [f"{name}, {what}: {one.place}: {one.a} and {one.b}" for one in different]
     return row
 
 
-def _fails(model: onnx.ModelProto, feed: Feed) -> bool:
-    """Tell whether the runtime's own optimizations keep a model from running."""
+def _optimized(model: onnx.ModelProto, feed: Feed) -> Feed | None:
+    """Return a model's outputs with the runtime's own optimizations, if these let it run.
+
+    They change numbers (convolutions in blocks: 1e-3 of an untrained fastvit) and end runs with
+    batch 0 (FusedMatMul).
+    """
     try:
-        session(model, plain=False).run(None, feed)
+        own = session(model, plain=False)
+        names = [output.name for output in own.get_outputs()]
+        return dict(zip(names, own.run(names, feed), strict=True))
     except Exception:  # noqa: BLE001 - the runtime's errors have no common class
-        return True
-    return False
+        return None
 
 
 def reasons(report: Any) -> list[str]:
