@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from gehost import infer_model
+from gehost import Refused, infer_model
 from gehost.ir.model import Model
-from gehost_semantic import AttentionFinder, Refused, Views
+from gehost_semantic import AttentionFinder, Views
 from gehost_semantic.attention import Attention
 from tools.semantic.check import differences, random_feed
 

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, Value, es, infer_model
+from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, Refused, Value, es, infer_model
 from gehost.ir.model import Model
 from gehost.kernels import release
 from gehost.testing import run_pass
@@ -30,7 +30,6 @@ from gehost_semantic import (
     AttentionCall,
     AttentionFinder,
     AttentionFusionPass,
-    Refused,
     Views,
 )
 from tools.semantic.check import differences, random_feed

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gehost_semantic.activation_call import ACTIVATION_FEATURES, ActivationCall
     from gehost_semantic.activations import Activation, ActivationKind
-    from gehost_semantic.atoms import Operand, Refused
+    from gehost_semantic.atoms import Operand
     from gehost_semantic.attention import (
         Add,
         Attention,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "activation_call": ("ACTIVATION_FEATURES", "ActivationCall"),
     "activations": ("Activation", "ActivationKind"),
-    "atoms": ("Operand", "Refused"),
+    "atoms": ("Operand",),
     "attention": ("Add", "Attention", "Cache", "Floor", "Limit", "MaskMeaning", "Role", "Select"),
     "extents": ("Extent",),
     "sources": ("PLAIN",),
@@ -106,7 +106,6 @@ __all__ = [
     "NormKind",
     "Operand",
     "Projections",
-    "Refused",
     "Role",
     "Rotary",
     "RotaryCall",

@@ -12,8 +12,7 @@ from enum import StrEnum
 from math import pi, sqrt
 from typing import TypeAlias, cast
 
-from gehost import DataType, Node, Value
-from gehost_semantic.atoms import Refused
+from gehost import DataType, Node, Refusal, Refused, Value
 from gehost_semantic.extents import Extent
 from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.layout_rules import LAYOUTS
@@ -185,7 +184,7 @@ def _find(views: Views, node: Node) -> Activation | None:
     if argument is None or output is None:
         return None
     if argument.dtype is None:
-        raise Refused(f'dtype: that of "{argument.name}" is not known')
+        raise Refused("dtype", f'that of "{argument.name}" is not known')
     tolerance = _TOLERANCES.get(argument.dtype, 2e-6)
     near: str | None = None
     for leaf in _leaves(argument):
@@ -212,7 +211,9 @@ def _find(views: Views, node: Node) -> Activation | None:
     if near is not None:
         *_, end = _behind(output)
         is_shared = near.startswith("constant") and len(set(end.readers)) > 1
-        raise Refused(f'shared: "{end.name}" is read by others, too' if is_shared else near)
+        if is_shared:
+            raise Refused("shared", f'"{end.name}" is read by others, too')
+        raise Refused(Refusal.of(near))
     if node.op == "Sigmoid":
         raise NoProduct(f'product: "{argument.name}" is not multiplied by its sigmoid')
     return None
@@ -461,7 +462,7 @@ def _described(
     if shape is None:
         inside = nodes_between([result], [x])
         if any(v and v.is_constant and v.rank != 0 for node in inside for v in node.inputs):
-            raise Refused(f'rank: that of "{x.name}" is not known, and a constant has axes')
+            raise Refused("rank", f'that of "{x.name}" is not known, and a constant has axes')
         return Activation(kind, alpha, x, shape, result, compute, None, None, constant)
     addend, gate = _addend(views, x, shape), _gate(views, x, result, shape)
     return Activation(kind, alpha, x, shape, result, compute, addend, gate, constant)

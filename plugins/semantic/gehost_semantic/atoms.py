@@ -6,16 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from gehost import Value
+from gehost import Refused, Value
 from gehost_semantic.extents import Extent, Extents, total
 from gehost_semantic.view import View
 
 Atom: TypeAlias = int
 """The number of an indivisible axis."""
-
-
-class Refused(Exception):  # noqa: N818 - it ends a search and is no error
-    """Why a graph is not what a recogniser looks for, as ``key: text``."""
 
 
 class Index(NamedTuple):
@@ -121,15 +117,15 @@ class Atoms:
                 if size != other:
                     self.assumed.append((size, other))
                 if x in b[1:] or y in a[1:]:
-                    raise Refused(f"{what}: an axis meets itself, as in a diagonal")
+                    raise Refused(what, "an axis meets itself, as in a diagonal")
                 self._joined[y] = x
                 a, b = a[1:], b[1:]
                 continue
             if not (self._split(x, other) or self._split(y, size)):
-                raise Refused(f"{what}: {self.size(a)} is not known to equal {self.size(b)}")
+                raise Refused(what, f"{self.size(a)} is not known to equal {self.size(b)}")
             a, b = self.leaves(a), self.leaves(b)
         if a or b:
-            raise Refused(f"{what}: the sizes differ by a factor of {self.size(a or b)}")
+            raise Refused(what, f"the sizes differ by a factor of {self.size(a or b)}")
 
     def _split(self, atom: Atom, outer: Extent) -> bool:
         inner = self.extents.exact(self.sizes[atom], outer)
@@ -178,7 +174,7 @@ class Atoms:
         terms = [index for dim in self.final(joined.dims) for index in dim]
         name = view.base.name
         if any(index.axis is None for index in terms):
-            raise Refused(f'{what}: "{name}" is repeated')
+            raise Refused(what, f'"{name}" is repeated')
         results: list[list[Atom]] = []
         for axis, size in enumerate(shape):
             own = [index for index in terms if index.axis == axis]
@@ -187,12 +183,12 @@ class Atoms:
             while own:
                 index = next((index for index in own if index.stride == inner), None)
                 if index is None:
-                    raise Refused(f'{what}: only a part of "{name}" is read')
+                    raise Refused(what, f'only a part of "{name}" is read')
                 own.remove(index)
                 order.append(index.atom)
                 inner = inner * self.sizes[index.atom]
             if inner != size:
-                raise Refused(f'{what}: only a part of "{name}" is read')
+                raise Refused(what, f'only a part of "{name}" is read')
             results.append(order[::-1])
         return results
 

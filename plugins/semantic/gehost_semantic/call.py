@@ -9,15 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gehost import (
-    DataType,
-    EsGraph,
-    EsTensor,
-    PassError,
-    Value,
-    es,
-)
-from gehost_semantic.atoms import Atom, Operand, Refused
+from gehost import DataType, EsGraph, EsTensor, PassError, Refused, Value, es
+from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.attention import Add, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.kernel_call import KernelCall, Known, nodes_between, number
@@ -306,7 +299,7 @@ class AttentionCall(KernelCall):
         ]
         own = [value for value in values if value is not None]
         if len(own) < 3 or self.description.scales:
-            raise Refused("layout: q, k and v are not all projections")
+            raise Refused("layout", "q, k and v are not all projections")
         sizes = self.head_size, self.head_size, self.value_size
         counts = self.heads, self.key_heads, self.key_heads
         widths = [count * size for count, size in zip(counts, sizes, strict=True)]
@@ -381,7 +374,7 @@ class AttentionCall(KernelCall):
             value, layout = sources.choose(name, self.layouts[name])
             if is_readable(atoms, layout, description.sizes):
                 return size_of(self._input(value), layout, atoms, description.sizes)
-        raise Refused("mask: the size to which it is expanded cannot be read")
+        raise Refused("mask", "the size to which it is expanded cannot be read")
 
     def _of_inputs(self, size: Extent) -> EsTensor | list[int] | None:
         """Return a size as a vector, if it is a number or that of an input of the graph."""
@@ -698,5 +691,5 @@ def _is_padding(kind: str, roles: Collection[Role]) -> bool:
 def _known(size: Extent) -> int:
     number = exact_int(size)
     if number is None:
-        raise Refused("heads: their number or size is not known")
+        raise Refused("heads", "their number or size is not known")
     return number

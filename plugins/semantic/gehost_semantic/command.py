@@ -57,8 +57,8 @@ def lines(model: Model) -> list[str]:
 
 def _answers(model: Model) -> list[tuple[Node, Attention | str]]:
     """Return for each Softmax its attention, or the step that fails and what helps."""
+    from gehost import Refused
     from gehost_semantic.advice import advised
-    from gehost_semantic.atoms import Refused
     from gehost_semantic.finder import AttentionFinder
     from gehost_semantic.views import Views
 

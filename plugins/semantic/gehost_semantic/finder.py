@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from gehost import Node, Value
-from gehost_semantic.atoms import Atom, Atoms, Index, Joined, Refused, flat
+from gehost import Node, Refusal, Refused, Value
+from gehost_semantic.atoms import Atom, Atoms, Index, Joined, flat
 from gehost_semantic.attention import Add, After, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import total
 from gehost_semantic.views import Views
@@ -89,9 +89,9 @@ class AttentionFinder:
             try:
                 answer = _Search(self.views, softmax).run()
             except Refused as refusal:
-                answer = str(refusal)  # the exception would keep the search's frames
+                answer = refusal.refusal  # the exception would keep the search's frames
             self.views.answers[key] = answer
-        if isinstance(answer, str):
+        if isinstance(answer, Refusal):
             raise Refused(answer)
         return cast("Attention", answer)
 
@@ -103,7 +103,7 @@ class _Search:
         self._atoms = Atoms(views.extents)
         value, shape = softmax.inputs[0], views.shape(softmax.inputs[0])
         if value is None or shape is None:
-            raise Refused("scores: their rank is not known")
+            raise Refused("scores", "their rank is not known")
         self._scores = value
         self._size = total(shape)
         self._top = self._atoms.axes(shape)
@@ -119,9 +119,9 @@ class _Search:
         uses, readers = self._down()
         if not uses:  # the first step, as nothing else matters then
             other = f", but {readers[0]}" if readers else ""
-            raise Refused(f"probabilities: no product reads them{other}")
+            raise Refused("probabilities", f"no product reads them{other}")
         if opset < 13 and axis != rank - 1:
-            raise Refused("softmax: it is over several axes")
+            raise Refused("softmax", "it is over several axes")
         steps, scores = self._up()
         use = uses[0]
         readers += [other.node.label for other in uses[1:] if other.node is not use.node]
@@ -133,13 +133,13 @@ class _Search:
         keys = set(atoms.leaves(self._top[axis]))
         summed = set(atoms.leaves(scores.summed))
         if set(atoms.leaves(v.summed)) != keys:
-            raise Refused("values: their product sums other axes than the Softmax")
+            raise Refused("values", "their product sums other axes than the Softmax")
         left, right = self._atoms_of(scores.left), self._atoms_of(scores.right)
         if keys & left and keys & right:
-            raise Refused("softmax: it is over an axis that both operands of the product have")
+            raise Refused("softmax", "it is over an axis that both operands of the product have")
         q, k = (scores.left, scores.right) if keys <= right else (scores.right, scores.left)
         if not keys <= self._atoms_of(k):
-            raise Refused("keys: the Softmax is not over an axis of one operand of the product")
+            raise Refused("keys", "the Softmax is not over an axis of one operand of the product")
         roles = self._roles(q, k, v.right, result, final, keys, summed)
         return self._description(steps, q, k, v.right, result, final, roles, readers, use)
 
@@ -148,7 +148,7 @@ class _Search:
     def _up(self) -> tuple[list[_Step], _Product]:
         path = self._lead(self._scores, 0)
         if path is None:
-            raise Refused(f"scores: no product of q and k leads to them, {self._blocks()}")
+            raise Refused("scores", f"no product of q and k leads to them, {self._blocks()}")
         axes, value = [list(axis) for axis in self._top], self._scores
         steps: list[_Step] = []
         for node, slot in path:
@@ -164,7 +164,7 @@ class _Search:
             steps += self._steps(node, slot, axes)[::-1]
             value = node.inputs[slot]
             assert value is not None
-        raise Refused("scores: no product of q and k leads to them")
+        raise Refused("scores", "no product of q and k leads to them")
 
     def _lead(self, value: Value, depth: int) -> _Way | None:
         """Return the operators from a tensor up to a product, with the slot of the way up."""
@@ -248,34 +248,34 @@ class _Search:
             most = numbers.scalar(node.input(2), self._views)
             # float32's largest number is no bound
             if node.input(2) is not None and (most is None or most < 3e38):
-                raise Refused("scores: they are clipped from above")
+                raise Refused("scores", "they are clipped from above")
             if node.input(1) is not None and least is None:
-                raise Refused("scores: their least value is no number")
+                raise Refused("scores", "their least value is no number")
             return [] if least is None else [Floor(least)]
         if node.op == "Where" and slot:
             other = node.inputs[3 - slot]
             fill = numbers.fill(other, self._views)
             condition = node.inputs[0]
             if fill is None or condition is None or other is None:
-                raise Refused("mask: what it puts in place of a score is no number")
+                raise Refused("mask", "what it puts in place of a score is no number")
             # a larger fill must not spread over more than the scores
             shape = self._views.shape(other)
             if shape is not None and any(size != 1 for size in shape):
                 self._join(other, axes, "mask", spreads=True)
             joined = self._join(condition, axes, "mask", spreads=True)
             return [_Selected(joined, keeps=slot == 1, fill=fill)]
-        raise Refused(f"scores: {node.op} changes them")
+        raise Refused("scores", f"{node.op} changes them")
 
     def _join(self, value: Value, axes: Axes, what: str, *, spreads: bool = False) -> Joined:
         """Join a tensor's axes with atoms; ``spreads``: it may broadcast over them."""
         view = self._views.of(value)
         if view is None:
-            raise Refused(f'{what}: the rank of "{value.name}" is not known')
+            raise Refused(what, f'the rank of "{value.name}" is not known')
         atoms, dims = self._atoms, self._atoms.of_view(view)
         surplus = len(dims) - len(axes)
         if surplus > 0:
             if any(dims[:surplus]):
-                raise Refused(f'{what}: "{value.name}" has more axes than the scores')
+                raise Refused(what, f'"{value.name}" has more axes than the scores')
             dims = dims[surplus:]
         for dim, axis in zip(dims, axes[len(axes) - len(dims) :], strict=True):
             if spreads and not dim:
@@ -287,7 +287,7 @@ class _Search:
                     atoms.same(dim[0].atom, leaves[0])
                     continue
             if not dim and leaves:
-                raise Refused(f'{what}: "{value.name}" widens them')
+                raise Refused(what, f'"{value.name}" widens them')
             atoms.unify(flat(dim), axis, f'{what}: a size of "{value.name}"')
         return Joined(view, dims, value)
 
@@ -297,7 +297,7 @@ class _Search:
         left, right = node.inputs[0], node.inputs[1]
         view, other = views.of(left), views.of(right)
         if view is None or other is None or left is None or right is None:
-            raise Refused("product: the rank of an operand is not known")
+            raise Refused("product", "the rank of an operand is not known")
         a, b = atoms.of_view(view), atoms.of_view(other)
         operands = Joined(view, a, left), Joined(other, b, right)
         if node.op == "Einsum":
@@ -307,9 +307,9 @@ class _Search:
             a = a[::-1] if node.attrs.get("transA", 0) else a
             b = b[::-1] if node.attrs.get("transB", 0) else b
             if node.input(2) is not None and node.attrs.get("beta", 1.0) != 0:
-                raise Refused("product: a Gemm adds to it")
+                raise Refused("product", "a Gemm adds to it")
         if len(a) < 2 or len(b) < 2:
-            raise Refused("product: an operand is a vector")
+            raise Refused("product", "an operand is a vector")
         atoms.unify(flat(a[-1]), flat(b[-2]), "product: the size that it sums", is_fact=True)
         for dim, axis in ((a[-2], axes[-2]), (b[-1], axes[-1])):
             atoms.unify(axis, flat(dim), "product: a size of its result")
@@ -327,9 +327,9 @@ class _Search:
         sides = equation.split("->")
         letters = sides[0].split(",")
         if len(sides) != 2 or len(letters) != 2 or "." in equation:
-            raise Refused("product: the equation of an Einsum")
+            raise Refused("product", "the equation of an Einsum")
         if any(len(set(names)) != len(names) for names in letters):
-            raise Refused("product: an Einsum takes a diagonal")
+            raise Refused("product", "an Einsum takes a diagonal")
         of_left, of_right = (
             dict(zip(names, dims, strict=True)) for names, dims in zip(letters, (a, b), strict=True)
         )
@@ -342,10 +342,10 @@ class _Search:
                     if dim:
                         self._atoms.unify(result[letter], flat(dim), "product: a size of an Einsum")
                     elif result[letter] and len(dims) == 1:
-                        raise Refused("product: a size of an Einsum")
+                        raise Refused("product", "a size of an Einsum")
                 continue
             if len(dims) != 2:
-                raise Refused("product: an Einsum sums one operand alone")
+                raise Refused("product", "an Einsum sums one operand alone")
             # a size 1 spreads in an Einsum, so that it proves no equality
             self._atoms.unify(flat(dims[0]), flat(dims[1]), "product: the size that it sums")
             summed += flat(dims[0])
@@ -398,7 +398,7 @@ class _Search:
         atoms, views = self._atoms, self._views
         shape = views.shape(use.node.outputs[0])
         if shape is None:
-            raise Refused("values: the rank of their product is not known")
+            raise Refused("values", "the rank of their product is not known")
         result = atoms.axes(shape)
         product = self._product(use.node, result)
         p, v = (product.left, product.right)[:: -1 if use.slot else 1]
@@ -408,14 +408,14 @@ class _Search:
         while p.view.base is not output:
             guard = p.view.base.producer
             if guard is None or guard.op != "Where" or guard.inputs[2] is None:
-                raise Refused("probabilities: they are changed before their product")
+                raise Refused("probabilities", "they are changed before their product")
             p = self._join(guard.inputs[2], axes, "probabilities")
             factor *= p.view.factor
             axes = self._of_base(p, "probabilities")
         for own, top in zip(axes, self._top, strict=True):
             atoms.unify(own, top, "probabilities: a size")
         if factor != 1:
-            raise Refused("probabilities: they are scaled before their product")
+            raise Refused("probabilities", "they are scaled before their product")
         return result, _Product(p, v, product.summed)
 
     def _final(self, output: Value, axes: Axes) -> Joined:
@@ -485,12 +485,12 @@ class _Search:
         scores = [atom for axis in self._top for atom in atoms.leaves(axis)]
         values = produced - set(scores)
         if values - self._atoms_of(v):
-            raise Refused("values: an axis of the result comes from neither operand")
+            raise Refused("values", "an axis of the result comes from neither operand")
         if summed & self._atoms_of(v):
-            raise Refused("values: they have the axis that the scores sum")
+            raise Refused("values", "they have the axis that the scores sum")
         rest = [atom for atom in scores if atom not in keys]
         if set(rest) - produced:
-            raise Refused("result: it lacks an axis of the scores")
+            raise Refused("result", "it lacks an axis of the scores")
         roles = dict.fromkeys(summed, Role.HEAD_SIZE)
         roles |= dict.fromkeys(keys, Role.KEY) | dict.fromkeys(values, Role.VALUE_SIZE)
         beside_values = next(
@@ -518,7 +518,7 @@ class _Search:
         if Role.HEAD not in roles.values() and len(batch) > 1:
             roles[batch[-1]] = Role.HEAD
         if any(roles[atom] is Role.QUERY and atom not in self._stored(q) for atom in rest):
-            raise Refused("queries: they are repeated")
+            raise Refused("queries", "they are repeated")
         return roles
 
     def _rows(self, q: Joined, summed: set[Atom]) -> set[Atom]:
@@ -557,7 +557,7 @@ class _Search:
         if scale < 0 and softcap is not None:  # Tanh is odd
             scale, softcap = -scale, -softcap
         if not scale > 0 or (softcap is not None and not softcap > 0):
-            raise Refused("scale: it is not positive")
+            raise Refused("scale", "it is not positive")
         description = Attention(
             self._softmax,
             atoms.operand(q),
@@ -615,21 +615,21 @@ def _normal(
         match step:
             case _Times(number):
                 if after and not number > 0:
-                    raise Refused("scale: it is not positive")
+                    raise Refused("scale", "it is not positive")
                 if is_capped and softcap is None and not after:
                     softcap = number
                     continue
                 if is_capped:
-                    raise Refused("softcap: what it gives is scaled again")
+                    raise Refused("softcap", "what it gives is scaled again")
                 scale *= number
                 after = [_scaled(item, number) for item in after]
             case _TimesTensor():
                 if after or is_capped:
-                    raise Refused("scale: a tensor, after a mask or a softcap")
+                    raise Refused("scale", "a tensor, after a mask or a softcap")
                 scales.append(step)
             case _Tanh():
                 if after or is_capped or scales:
-                    raise Refused("softcap: after a mask or another one")
+                    raise Refused("softcap", "after a mask or another one")
                 is_capped = True
             case _:
                 if is_capped and softcap is None:

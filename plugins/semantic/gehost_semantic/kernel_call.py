@@ -14,12 +14,12 @@ from gehost import (
     EsTensor,
     PassError,
     Refusal,
+    Refused,
     Region,
     Value,
     ops,
 )
 from gehost import Node as GraphNode
-from gehost_semantic.atoms import Refused
 
 Known: TypeAlias = Mapping[str, ops.OpDef | None]
 """The operators of a compile by name; None for those whose body came with the model."""
@@ -115,7 +115,7 @@ class KernelCall:
         region, first = region_between(results, sources), results[0]
         if region is None:
             if len(results) > 1:
-                raise Refused("results: the nodes between them cannot be replaced as one")
+                raise Refused("results", "the nodes between them cannot be replaced as one")
             # a size of an inner tensor leads back inside: clean-up removes the other nodes
             last = first.producer
             assert last is not None
@@ -143,10 +143,10 @@ class KernelCall:
         for name in self.needs():
             tensor = self._tensors.get(name)
             if tensor is None or (id(tensor.producer), tensor.index) not in read:
-                raise Refused(f"{name}: Replacement does not use it")
+                raise Refused(name, "Replacement does not use it")
         for name in self.numbers():
             if name not in self.reads:
-                raise Refused(f"{name}: neither Replacement nor MeetRequirements reads it")
+                raise Refused(name, "neither Replacement nor MeetRequirements reads it")
 
     def _input(self, value: Value) -> EsTensor:
         """Return a tensor of the graph, as an input of the replacement."""
@@ -165,7 +165,7 @@ class KernelCall:
                 break
         else:
             if len(results) > 1:
-                raise Refused("results: the nodes between them cannot be replaced as one")
+                raise Refused("results", "the nodes between them cannot be replaced as one")
             last = results[0].producer
             assert last is not None
             region = Region(last.graph, list(last.inputs), [*results], [last])

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from gehost import EsTensor, Node, PassError, Value, es
-from gehost_semantic.atoms import Atom, Operand, Refused
+from gehost import EsTensor, Node, PassError, Refused, Value, es
+from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.view import Term, View, coalesced
 from gehost_semantic.views import Views
@@ -86,7 +86,7 @@ def relaid(
     order = [atom for axis in source for atom in axis]
     expected = [atom for axis in target for atom in axis]
     if sorted(order) != sorted(expected):
-        raise Refused("layout: the tensor lacks an axis, or repeats one")
+        raise Refused("layout", "the tensor lacks an axis, or repeats one")
     if [axis for axis in source if axis] == [axis for axis in target if axis]:
         return _with_ones(tensor, source, target)
     sizes = dict(sizes)
@@ -202,7 +202,7 @@ def size_of(
     for atom in axis:
         size = exact_int(sizes[atom])
         if size is None and len(axis) == 1:
-            raise Refused("layout: a size of it cannot be read from the tensor")
+            raise Refused("layout", "a size of it cannot be read from the tensor")
         part: EsTensor | list[int] = (
             [size] if size is not None else size_of(tensor, source, [atom], sizes)
         )

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from gehost import Node, Value
+from gehost import Node, Refused, Value
 from gehost_semantic.activations import Function, function_behind
-from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent
 from gehost_semantic.views import Views
 
@@ -73,23 +72,23 @@ def _linear(views: Views, node: Node) -> Linear:
     x, weight, product = node.inputs[0], node.inputs[1], node.outputs[0]
     shape, sizes, view = views.shape(x), views.shape(weight), views.of(weight)
     if x is None or weight is None or product is None or shape is None or sizes is None:
-        raise Refused("rank: of an operand it is not known")
+        raise Refused("rank", "of an operand it is not known")
     if view is None or not view.base.is_constant or len(sizes) != 2:
-        raise Refused(f'weight: "{weight.name}" is no constant matrix')
+        raise Refused("weight", f'"{weight.name}" is no constant matrix')
     if x.is_constant or x.dtype is None or not x.dtype.is_float or len(shape) < 2:
-        raise Refused(f'x: "{x.name}" is constant, a vector, or no float tensor')
+        raise Refused("x", f'"{x.name}" is constant, a vector, or no float tensor')
     attrs = node.attrs
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1 or attrs.get("beta", 1.0) != 1:
-        raise Refused("attributes: transA, or alpha or beta is not 1")
+        raise Refused("attributes", "transA, or alpha or beta is not 1")
     is_transposed = bool(attrs.get("transB", 0))
     size = sizes[0 if is_transposed else 1]
     if not isinstance(size, int):
-        raise Refused("weight: its size is not known")
+        raise Refused("weight", "its size is not known")
     linear = Linear(node, x, shape, weight, is_transposed, size, product, None, product)
     addend = node.input(2) if node.op == "Gemm" else None
     if addend is not None:
         if not _is_bias(views, addend, size):
-            raise Refused(f'bias: "{addend.name}" is no constant vector as wide as the product')
+            raise Refused("bias", f'"{addend.name}" is no constant vector as wide as the product')
         return replace(linear, bias=addend)
     readers = list(product.readers)
     reader = readers[0] if len(readers) == 1 else None

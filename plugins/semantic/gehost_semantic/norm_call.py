@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gehost import DataType, EsGraph, EsTensor, PassError, Value, es
+from gehost import DataType, EsGraph, EsTensor, PassError, Refused, Value, es
 from gehost_semantic.activation_call import function_of
 from gehost_semantic.activations import FUNCTIONS, Function
-from gehost_semantic.atoms import Refused
 from gehost_semantic.kernel_call import KernelCall, Known, number, region_between, shared_by
 from gehost_semantic.norms import Norm, NormKind
 
@@ -173,7 +172,7 @@ class NormCall(KernelCall):
         sizes = own.shape[1:2] if own.kind is NormKind.GROUP else own.shape[own.axis :]
         numbers = [size for size in sizes if isinstance(size, int)]
         if len(numbers) < len(sizes):
-            raise Refused("scale: the model has none, and the size of x is not known")
+            raise Refused("scale", "the model has none, and the size of x is not known")
         return self._builder.CreateConst(
             np.full(numbers, number), self.vector_type or own.normalized.dtype
         )

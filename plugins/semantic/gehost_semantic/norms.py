@@ -12,9 +12,8 @@ from enum import StrEnum
 from math import inf
 from typing import TypeAlias, cast
 
-from gehost import DataType, Graph, Node, Value
+from gehost import DataType, Graph, Node, Refused, Value
 from gehost_semantic.activations import Function, function_behind
-from gehost_semantic.atoms import Refused
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.layouts import way_up
 from gehost_semantic.rotary import Rotary, rotations
@@ -169,7 +168,7 @@ def _core(views: Views, node: Node) -> _Core | None:
 
 def _operator(views: Views, node: Node) -> _Core | None:
     if (node.graph.model.opset() or 0) < _OPERATORS[node.op]:
-        raise Refused(f"scale: {node.op} of this opset has one for each group")
+        raise Refused("scale", f"{node.op} of this opset has one for each group")
     if len(_outputs(node)) != 1:
         return None
     x, scale, bias = (node.input(slot) for slot in range(3))
@@ -185,7 +184,7 @@ def _operator(views: Views, node: Node) -> _Core | None:
     if node.op == "InstanceNormalization":
         # the usual spelling of groups, with a scale and a bias of its own that do nothing
         if views.numbers.fill(scale, views) != 1 or views.numbers.fill(bias, views) != 0:
-            raise Refused("scale: InstanceNormalization has one for each group")
+            raise Refused("scale", "InstanceNormalization has one for each group")
         axes = (*range(2, rank),)
         return _Core(
             x, is_centred=True, axes=axes, epsilon=epsilon, compute=compute, normalized=result
@@ -211,7 +210,7 @@ class _Root:
         views, numbers = self._views, self._views.numbers
         mean, epsilon = self._node.inputs[0], None
         if mean is not None and mean.rank is None:
-            raise Refused(f'rank: that of "{mean.name}" under a root is not known')
+            raise Refused("rank", f'that of "{mean.name}" under a root is not known')
         total_of = _producer(views, mean)
         if total_of is not None and total_of.op == "Add":
             for slot in (0, 1):
@@ -227,16 +226,16 @@ class _Root:
         centre = self._centre(squared)
         if centre is not None and not is_difference:
             if centre[1] != axes:
-                raise Refused("mean: it is over other axes than the mean of squares")
+                raise Refused("mean", "it is over other axes than the mean of squares")
             x, is_centred = centre[0], True
         if epsilon is None:
-            raise Refused("epsilon: no number is added to the mean of squares")
+            raise Refused("epsilon", "no number is added to the mean of squares")
         if not 0 < epsilon < inf:
-            raise Refused("epsilon: what is added to the mean of squares is no positive number")
+            raise Refused("epsilon", "what is added to the mean of squares is no positive number")
         centred = x if is_centred else None
         normalized = self._quotient(None if is_difference else squared, centred, axes, tags)
         if normalized is None:
-            raise Refused(f'quotient: "{squared.name}" is not divided by the root')
+            raise Refused("quotient", f'"{squared.name}" is not divided by the root')
         compute = squared.dtype or DataType.FLOAT
         return _Core(x, is_centred, axes, epsilon, compute, normalized)
 
@@ -418,7 +417,7 @@ def _described(views: Views, core: _Core) -> Norm | None:
         return None
     axis, groups, kind = core.axes[0], 1, NormKind.LAYER if core.is_centred else NormKind.RMS
     if core.axes != (*range(axis, len(shape)),):
-        raise Refused("axes: the mean is not over the last ones")
+        raise Refused("axes", "the mean is not over the last ones")
     normalized, scale_axis = core.normalized, axis - len(shape)
     groups_of = core.groups or _groups(views, core)
     if groups_of is not None:
@@ -477,7 +476,7 @@ def _in_place(views: Views, core: _Core) -> tuple[Value, Value]:
         shape = views.shape(x)
         if shape == views.shape(normalized) and shape and base and shape[1:2] == base[1:2]:
             return x, normalized
-    raise Refused("groups: the result has not the axes of x")
+    raise Refused("groups", "the result has not the axes of x")
 
 
 def _keeps_order(views: Views, view: View) -> bool:

@@ -21,6 +21,7 @@ from gehost import (
     Node,
     PassError,
     Refusal,
+    Refused,
     Status,
     author_errors,
 )
@@ -34,7 +35,6 @@ from gehost_semantic.activations import (
     activations,
 )
 from gehost_semantic.advice import advised
-from gehost_semantic.atoms import Refused
 from gehost_semantic.attention import Attention
 from gehost_semantic.call import FEATURES, AttentionCall
 from gehost_semantic.finder import AttentionFinder
@@ -225,7 +225,7 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
             try:
                 descriptions.append(finder.find(softmax))
             except Refused as refusal:
-                yield softmax, Refused(advised(str(refusal)))
+                yield softmax, Refused(Refusal.of(advised(str(refusal))))
         for description in descriptions:
             try:
                 yield (

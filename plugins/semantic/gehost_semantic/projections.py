@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gehost import Value
-from gehost_semantic.atoms import Refused
+from gehost import Refusal, Refused, Value
 from gehost_semantic.extents import Extent
 from gehost_semantic.layouts import way_up
 from gehost_semantic.linears import Linear, linears
 from gehost_semantic.view import View, cut, is_whole, regroup
 from gehost_semantic.views import Views
 
-_NONE = "layout: q, k and v are not all projections"
+_NONE = Refusal("layout", "q, k and v are not all projections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,13 @@ def projections(views: Views, values: Sequence[Value], widths: Sequence[int]) ->
             raise Refused(_NONE)
         xs.append(x)
     if any(x is not xs[0] for x in xs):
-        raise Refused("input: q, k and v are projections of different tensors")
+        raise Refused("input", "q, k and v are projections of different tensors")
     if sum(widths) != sum(part.size for part in parts):
-        raise Refused("layout: q, k and v are parts of the product")
+        raise Refused("layout", "q, k and v are parts of the product")
     for value in {*values, *(part.biased for part in parts)}:
         readers = {reader for reader, _ in value.consumers() if reader.op != "Shape"}
         if value.is_graph_output or len(readers) != 1:
-            raise Refused("shared: a projection is read by others, too")
+            raise Refused("shared", "a projection is read by others, too")
     weights = [_array(views, part.weight) for part in parts]
     joined = [w.T if part.is_transposed else w for w, part in zip(weights, parts, strict=True)]
     biases = [
@@ -92,5 +91,5 @@ def _array(views: Views, value: Value) -> np.ndarray:
     is_same = view.factor == 1 and not view.casts and is_whole(view, views.of(view.base))
     array = view.base.array if is_same else value.array
     if array is None:
-        raise Refused(f'weight: "{value.name}" is no constant of the graph')
+        raise Refused("weight", f'"{value.name}" is no constant of the graph')
     return array

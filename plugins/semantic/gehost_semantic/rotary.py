@@ -12,8 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from gehost import Node, Value
-from gehost_semantic.atoms import Refused
+from gehost import Node, Refused, Value
 from gehost_semantic.elements import ZERO, Linear
 from gehost_semantic.extents import Extent
 from gehost_semantic.layout_rules import LAYOUTS
@@ -248,12 +247,13 @@ class _Search:
         for name, (one, other) in (("cos", way.cos), ("sin", way.sin)):
             if not _is_same(one, other, len(self._shape) - 1, self._half):
                 raise Refused(
-                    f'halves: "{one.source.name}" is not known to have the same {name} for both '
-                    "elements of a pair"
+                    "halves",
+                    f'"{one.source.name}" is not known to have the same {name} for both '
+                    "elements of a pair",
                 )
         a, b, c, d = way.numbers
         if not (_is_near(a, c) and _is_near(b, -d)):
-            raise Refused("signs: the elements of a pair are not turned by one angle")
+            raise Refused("signs", "the elements of a pair are not turned by one angle")
         x, factor, x_interleaved = self._x(way)
         node = self._value.producer
         assert node is not None
@@ -291,9 +291,11 @@ class _Search:
                     if factor is None:
                         continue
                     if not _keeps(self._views, self._value, value, self._start, self._size):
-                        raise Refused("x: the elements beside the rotated ones are not those of x")
+                        raise Refused(
+                            "x", "the elements beside the rotated ones are not those of x"
+                        )
                     return value, factor, interleaved
-        raise Refused("x: no tensor has the elements in the places of the result")
+        raise Refused("x", "no tensor has the elements in the places of the result")
 
     def _factor(self, value: Value, way: _Way, places: Sequence[list[Linear]]) -> float | None:
         """Return what multiplies a tensor that has both elements of each pair in their places."""

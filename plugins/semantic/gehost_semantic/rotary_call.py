@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gehost import DataType, EsGraph, EsTensor, es
-from gehost_semantic.atoms import Refused
+from gehost import DataType, EsGraph, EsTensor, Refused, es
 from gehost_semantic.kernel_call import KernelCall, Known, number
 from gehost_semantic.rotary import Rotary, Table
 from gehost_semantic.views import Views
@@ -167,9 +166,9 @@ class RotaryCall(KernelCall):
             return [*range(rank)]
         positions = own.positions
         if rank > 4:
-            raise Refused("layout: x has more than four axes")
+            raise Refused("layout", "x has more than four axes")
         if len(positions) not in (1, 2):
-            raise Refused("angles: they vary along no axis, or along the heads")
+            raise Refused("angles", "they vary along no axis, or along the heads")
         length = positions[-1]
         others = [axis for axis in range(rank - 1) if axis != length]
         batch = positions[0] if len(positions) > 1 else others[0] if len(others) > 1 else None
@@ -197,7 +196,7 @@ class RotaryCall(KernelCall):
         for place, (form, size) in enumerate(zip(table.place, shape, strict=True)):
             start = form.constant
             if not isinstance(start, int) or len(form.strides) > 1:
-                raise Refused("angles: an axis of their tensor is no axis of the result")
+                raise Refused("angles", "an axis of their tensor is no axis of the result")
             if not form.strides:
                 if size != 1:
                     tensor = _slice(tensor, place, start, 1)
@@ -205,12 +204,12 @@ class RotaryCall(KernelCall):
                 continue
             ((axis, step),) = form.strides
             if not isinstance(axis, int) or not isinstance(step, int):
-                raise Refused("angles: an axis of their tensor is no axis of the result")
+                raise Refused("angles", "an axis of their tensor is no axis of the result")
             if axis == rank - 1:
                 if size != half or start or step != 1:
                     tensor = _slice(tensor, place, start, half, step)
             elif start or step != 1:
-                raise Refused("angles: their tensor is read in part")
+                raise Refused("angles", "their tensor is read in part")
             axes.append(axis)
         tensor = _spread(tensor, axes, rank)
         if table.factor != 1:
@@ -273,7 +272,7 @@ def _spread(tensor: EsTensor, axes: Sequence[int | None], rank: int) -> EsTensor
         tensor = es.Squeeze(tensor, single)
     present = [axis for axis in axes if axis is not None]
     if len(set(present)) < len(present):
-        raise Refused("angles: their tensor is read as a diagonal")
+        raise Refused("angles", "their tensor is read as a diagonal")
     if present != sorted(present):
         tensor = es.Transpose(tensor, perm=[present.index(axis) for axis in sorted(present)])
     missing = [axis for axis in range(rank) if axis not in present]

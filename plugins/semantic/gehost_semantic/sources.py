@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gehost import DataType, Value
-from gehost_semantic.atoms import Atom, Operand, Refused
+from gehost import DataType, Refused, Value
+from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.attention import Attention, Role
 from gehost_semantic.extents import Extent
 from gehost_semantic.layouts import Layout, has_layout, is_readable, layout_of, way_up
@@ -106,7 +106,7 @@ class Sources:
         plain = {atom for axis in self.layout(name, PLAIN[name], is_wide=is_wide) for atom in axis}
         if not plain <= set(operand.atoms):
             what = "queries" if name == "q" else "keys"
-            raise Refused(f"{what}: batches or heads share them")
+            raise Refused(what, "batches or heads share them")
         if not is_wide:
             self._check_stored(operand)
         apart = text.replace("(", "").replace(")", "")
@@ -132,7 +132,7 @@ class Sources:
         stored = {index.atom for dim in operand.dims for index in dim if index.axis is not None}
         for letter in "bht":
             if set(self._axes[letter]) - stored:
-                raise Refused("keys: batches or heads share them in part")
+                raise Refused("keys", "batches or heads share them in part")
 
     @property
     def score_type(self) -> DataType:
@@ -189,7 +189,7 @@ class Sources:
             own = _atoms_of(view, terms, self._description)
             if own is not None and _same_atoms(own, layout):
                 return value, own
-        raise Refused("layout: no tensor holds the keys or values of each head once")
+        raise Refused("layout", "no tensor holds the keys or values of each head once")
 
 
 def _atoms_of(

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from gehost import infer_model
+from gehost import Refused, infer_model
 from gehost.ir.model import Model
 from gehost.testing import parse
-from gehost_semantic import Attention, AttentionFinder, Refused, Views
+from gehost_semantic import Attention, AttentionFinder, Views
 from gehost_semantic.attention import Add, Role
 from tools.semantic.__main__ import facts_of
 from tools.semantic.check import differences, random_feed

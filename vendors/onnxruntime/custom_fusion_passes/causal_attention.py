@@ -20,12 +20,12 @@ from gehost import (
     CustomPassStage,
     DataType,
     PassOption,
+    Refused,
     TensorType,
     es,
     hookimpl,
     ops,
 )
-from gehost_semantic import Refused
 
 from ._attention import HEADS_SECOND
 from ._instances import ATTENTION, CONSTANTS, QKV, instance
