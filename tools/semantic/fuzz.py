@@ -110,7 +110,7 @@ def trial(seed: int) -> tuple[str, str]:
         before = results[0]
         computed = zip([model.graph.outputs[0], *reshaped], results, strict=True)
         if not all(_fits(value, part.shape, sizes) for value, part in computed):
-            continue  # a 0 copied another size than inference has, or a MatMul did not broadcast
+            continue  # a 0 copied another size, or a MatMul did not broadcast
         after = (_run_apart(compiled, feed) or [None])[0]
         if after is None:
             return "wrong: no empty run", near_miss
@@ -136,11 +136,16 @@ def _process() -> ProcessPoolExecutor:
 
 
 def _fits(value: Value, shape: Sequence[int], sizes: Mapping[str, int]) -> bool:
-    """Whether a tensor of a run has its inferred sizes, those that are a number or a name."""
-    expected = [sizes.get(str(size), size) for size in value.shape or shape]
-    return all(
-        size == own or not isinstance(size, int) for size, own in zip(expected, shape, strict=True)
-    )
+    """Whether a tensor of a run has its inferred sizes, none of them copied in place of a 0."""
+    scope = value.graph.model.sizes
+    for dim, own in zip(value.shape or shape, shape, strict=True):
+        size = scope.parse(dim) if isinstance(dim, str) else dim
+        try:
+            if size is not None and scope.value(scope.filled(size), sizes) != own:
+                return False
+        except (KeyError, ZeroDivisionError):  # a size without name
+            continue
+    return True
 
 
 def _run_apart(
