@@ -48,7 +48,7 @@ from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import DataType
 from gehost.kernels import NO_TARGET, Target, float32_inputs, kernels
 from gehost.ops import OpRegistry
-from gehost.verify.bodies import captures, lists_of, node_lists, unique_names
+from gehost.verify.bodies import captures, declare_as, lists_of, node_lists, unique_names
 from gehost.verify.feeds import without_weights
 from gehost.verify.retype import HALF, element_types, holds
 
@@ -322,13 +322,14 @@ class _Conversion:
         nodes = self._nodes(graph.node, scope, _opsets(self._model.opset_import))
         outputs = [info for info in copy.output if _declares_float(info)]
         names = [info.name for info in copy.output]
-        if keep_io:
-            nodes += self._outputs_of_float(names, nodes, scope)
-        else:
-            nodes += self._outputs(names, nodes, scope)
-            for info in outputs:
-                info.type.tensor_type.elem_type = _FLOAT16
-        copy.node.extend(nodes)
+        cast = self._outputs_of_float if keep_io else self._outputs
+        casts = cast(names, nodes, scope)
+        for node in casts if any(node.op_type == "Scan" for node in nodes) else ():
+            for inner in node.input:
+                declare_as(copy, inner, node.output[0], _FLOAT16 if keep_io else FLOAT)
+        for info in () if keep_io else outputs:
+            info.type.tensor_type.elem_type = _FLOAT16
+        copy.node.extend([*nodes, *casts])
         self._initializers(graph, copy, scope, arguments)
         if outermost:
             name_as_before(copy, self._constants)

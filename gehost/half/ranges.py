@@ -111,6 +111,9 @@ def _measure(
 
     A product is none, however large.
     """
+    declared = {info.name for info in (*graph.input, *graph.value_info)}
+    # a Scan needs the sizes that a model declares of its outputs
+    graph.value_info.extend(info for info in graph.output if info.name not in declared)
     del graph.output[:]
     numbers = {"zero": 0.0, "limit": _LIMIT, "largest": float(np.finfo(np.float32).max)}
     for place, fill in enumerate(operand for operand in fills if operand < _LIMIT):

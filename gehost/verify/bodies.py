@@ -117,3 +117,14 @@ def _rename(
             entries[:] = [new.get(name, name) for name in entries]
         for body in _bodies([node]):
             _rename(body, new, seen, names)
+
+
+def declare_as(graph: onnx.GraphProto, name: str, other: str, kind: int) -> None:
+    """Declare a new value with the sizes of another one; a Scan needs those of its outputs."""
+    for info in (*graph.output, *graph.value_info):
+        if info.name == other and info.type.HasField("tensor_type"):
+            new = onnx.ValueInfoProto()
+            new.CopyFrom(info)
+            new.name, new.type.tensor_type.elem_type = name, kind
+            graph.value_info.append(new)
+            return

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import onnx.helper
 
-from gehost.verify.bodies import captures, graphs_of, unique_names
+from gehost.verify.bodies import captures, declare_as, graphs_of, unique_names
 from gehost.verify.retype import HALF, WIDER, element_types, retyped
 
 _NO_ROUNDING = frozenset(
@@ -61,6 +61,7 @@ def round_outputs(
                 if types.get(name) in HALF:
                     exact, half = f"{name} (exact)", f"{name} (half)"
                     node.output[slot] = exact
+                    declare_as(graph, exact, name, onnx.TensorProto.FLOAT)
                     nodes += (
                         onnx.helper.make_node("Cast", [exact], [half], to=types[name]),
                         onnx.helper.make_node("Cast", [half], [name], to=onnx.TensorProto.FLOAT),

@@ -11,8 +11,8 @@ import pytest
 from tools.fuzz import half
 from tools.fuzz.half_graphs import Maker
 
-# with bodies, equal names in two of them, functions, a planted fault
-SEEDS = (6, 11, 53, 94)
+# with bodies, equal names in two of them, functions, a planted fault, a Scan of declared sizes
+SEEDS = (6, 11, 53, 94, 1167)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
