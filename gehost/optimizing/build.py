@@ -155,6 +155,7 @@ class Builder:
         self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
         self.half = half and not self.stays
         self._prepared = self._prepare(self.original.path)
+        self.inlines = self._prepared != self.original.path
         self._lighter: dict[str, Candidate] = {}
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}

@@ -429,8 +429,9 @@ class _Run:
 
     def _has_more_nodes(self, candidate: Candidate) -> bool:
         """Whether functions were inlined, and no fusion made up for it, where they may stay."""
-        more = candidate.facts.nodes > self._builder.original.facts.nodes
-        return more and candidate.half is None and not self._target.standard  # half adds casts
+        if not self._builder.inlines or self._target.standard or candidate.half is not None:
+            return False  # half adds casts
+        return candidate.facts.nodes > self._builder.original.facts.nodes
 
     def _excess(self, candidate: Candidate) -> int:
         """Return how many bytes a file is larger than the input, at least."""
