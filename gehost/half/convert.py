@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from gehost.infer import infer_model
 from gehost.infer.findings import type_findings
 from gehost.infer.local import Inferrer
 from gehost.ir.model import Model
+from gehost.ir.node import op_name
 from gehost.ir.schemas import schema_at
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import DataType
@@ -114,7 +116,7 @@ def to_float16(
         return HalfConversion(copy, (why,), is_converted=False)
     model = unique_names(model)
     outside, notes = ranges(model, feeds, base_dir, CLOSE if cautious else LARGEST)
-    functions: set[tuple[str, str]] = set()
+    functions: set[str] = set()
     while True:
         conversion = _Conversion(
             model, base_dir, keep_float32, target, frozenset(outside), functions, cautious=cautious
@@ -168,7 +170,7 @@ class _Conversion:
         keep: Collection[str],
         target: Target,
         outside: frozenset[str],
-        functions: Collection[tuple[str, str]],
+        functions: Collection[str],
         *,
         cautious: bool,
     ) -> None:
@@ -177,7 +179,10 @@ class _Conversion:
         self._keep = frozenset(keep)
         self._target = target
         self._outside, self._cautious = outside, cautious
-        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._functions = {
+            op_name(function.domain, function.name, function.overload): function
+            for function in model.functions
+        }
         self.kept: dict[str, list[str]] = {}
         """Nodes that compute in float32, by reason."""
         self._slow: list[str] = []
@@ -194,9 +199,9 @@ class _Conversion:
         self.clipped: set[str] = set()
         """Values that are bounded by half's range before they are cast."""
         self._float_functions = set(functions)
-        self.called: set[tuple[str, str]] = set()
+        self.called: set[str] = set()
         """Functions that are called where a whole body or function keeps float32."""
-        self._signatures: dict[tuple[str, str], tuple[int | None, ...]] = {}
+        self._signatures: dict[str, tuple[int | None, ...]] = {}
 
     def notes(self) -> list[str]:
         """Return a line for each reason to keep float32."""
@@ -233,18 +238,19 @@ class _Conversion:
         while waiting:
             nodes, entry = waiting.pop()
             for node in nodes:
-                key = (node.domain, node.op_type)
+                key = _key(node)
                 if key not in self._functions:
                     continue
                 argument = tuple(entry.get(name) if name else None for name in node.input)
                 first = self._signatures.get(key)
-                if first is None:
-                    self._signatures[key] = argument
-                    function = self._functions[key]
-                    inner = self._types_inside(function, argument)
-                    waiting += [(item, inner) for item in lists_of(function.node)]
-                elif not _fits(first, argument):
+                if first is not None and not _fits(first, argument):
                     self._float_functions.add(key)
+                merged = argument if first is None else _merged(first, argument)
+                if merged != first:
+                    self._signatures[key] = merged
+                    function = self._functions[key]
+                    inner = self._types_inside(function, merged)
+                    waiting += [(item, inner) for item in lists_of(function.node)]
                 beyond = not self._outside.isdisjoint((*node.input, *node.output))
                 cautious = self._cautious and not self._has_kernel(node)
                 asked = self._asked_for(node) or cautious
@@ -259,14 +265,16 @@ class _Conversion:
         single.opset_import.extend(function.opset_import)
         single.functions.extend(self._model.functions)
         single.graph.name = function.name
-        for name, kind in zip(function.input, arguments, strict=False):
+        for name, kind in zip_longest(function.input, arguments[: len(function.input)]):
+            info = onnx.ValueInfoProto(name=name)  # of an input that no call gives
             if kind is not None:
-                single.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, None))
+                info = onnx.helper.make_tensor_value_info(name, kind, None)
+            single.graph.input.append(info)
         single.graph.node.extend(function.node)
         single.graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
         return element_types(single)
 
-    def _function(self, key: tuple[str, str], function: onnx.FunctionProto) -> onnx.FunctionProto:
+    def _function(self, key: str, function: onnx.FunctionProto) -> onnx.FunctionProto:
         copy = onnx.FunctionProto()
         copy.CopyFrom(function)
         argument = self._signatures.get(key)
@@ -441,7 +449,7 @@ class _Conversion:
         self._call(body_nodes(node))
 
     def _call(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        keys = {(node.domain, node.op_type) for node in nodes}
+        keys = set(map(_key, nodes))
         self.called.update(keys.intersection(self._functions))
 
     def _read(self, name: str, scope: _Scope, before: list[onnx.NodeProto], *, half: bool) -> str:
@@ -523,7 +531,7 @@ class _Conversion:
             return UNKNOWN
         if node.op_type in _INTEGER_KERNELS:
             return QUANTIZED
-        key = (node.domain, node.op_type)
+        key = _key(node)
         if key in self._functions:
             if key not in self._float_functions:
                 return ""
@@ -622,8 +630,17 @@ def _declares_float(info: onnx.ValueInfoProto) -> bool:
     return info.type.HasField("tensor_type") and info.type.tensor_type.elem_type == FLOAT
 
 
+def _merged(first: Sequence[int | None], arguments: Sequence[int | None]) -> tuple[int | None, ...]:
+    """Return the types of two calls' inputs, each of which may leave some out."""
+    return tuple(b if a is None else a for a, b in zip_longest(first, arguments))
+
+
 def _domain(node: onnx.NodeProto) -> str:
     return "" if node.domain == "ai.onnx" else node.domain
+
+
+def _key(node: onnx.NodeProto) -> str:
+    return op_name(node.domain, node.op_type, node.overload)
 
 
 def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:

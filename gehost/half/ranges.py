@@ -62,6 +62,8 @@ def ranges(
     producer = {name: node for node in model.graph.node for name in node.output}
     names = [name for name in producer if name and types.get(name) == FLOAT]
     names += [info.name for info in model.graph.input if types.get(info.name) == FLOAT]
+    if not names:
+        return set(), []
     products = {name for name in producer if producer[name].op_type in PRODUCTS}
     _measure(measured.graph, names, _fills(model, base_dir), products)
     runner = Runner(measured, base_dir=base_dir)

@@ -154,8 +154,8 @@ class Builder:
         self.original = Candidate(path, frozenset(), facts)
         self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
         self.half = half and not self.stays
-        self._prepared = self._prepare(self.original.path)
-        self.inlines = self._prepared != self.original.path
+        self.prepared = self._prepare(self.original.path)
+        self.inlines = self.prepared != self.original.path
         self._lighter: dict[str, Candidate] = {}
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
@@ -229,7 +229,7 @@ class Builder:
             enable=sorted(passes), disable=off, half=half, keep_io_types=half
         )
         report = Report(model=self._source, options=host.options.as_dict())
-        makers, converted = self._write(host, self._prepared, report, path)
+        makers, converted = self._write(host, self.prepared, report, path)
         facts = self._facts_of(path)
         room = min(self.original.facts.size - facts.size, _ROOM)
         if room > 0 and not half and has_constant_nodes(path):
@@ -293,7 +293,7 @@ class Builder:
     def reference(self) -> Candidate:
         """Return the original in float16, which the rounding of candidates is compared with."""
         path = f"{self._place}half{' cautious' if self.cautious else ''}.onnx"
-        model = Model.load(self._prepared)  # bodies of functions are kept as one
+        model = Model.load(self.prepared)  # bodies of functions are kept as one
         proto, half = self._converted(model)
         save_model(proto, path, model.base_dir)
         return Candidate(path, frozenset(), self._facts_of(path), half=half)
@@ -315,7 +315,7 @@ class Builder:
         With ``half`` it is converted, too, as what it is compared with.
         """
         path = f"{self._place}shrunk.onnx"
-        source = self._prepared if self.half else self.original.path
+        source = self.prepared if self.half else self.original.path
         directory = os.path.dirname(os.path.abspath(source))
         model, half = onnx.ModelProto.FromString(Path(source).read_bytes()), None
         if self.half:

@@ -12,7 +12,9 @@ import onnx.parser
 import pytest
 
 from gehost.half import HalfConversion, judge, to_float16
+from gehost.half.judge import with_rounded_weights
 from gehost.testing import parse
+from gehost.verify.bodies import node_lists
 
 onnxruntime = pytest.importorskip("onnxruntime")
 _DRAW = np.random.default_rng(0)
@@ -264,6 +266,47 @@ CONSTANTS = {
     "a fill": f"""{HEAD}(float[n, 4] x) => (float[n, 4] y, float[n, 4] z) {{
         z = Relu (x) s = Shape (x) y = ConstantOfShape <value = float[1] {{0.5}}> (s) }}""",
 }
+
+
+@pytest.mark.parametrize("place", ["beside", "branches"])
+def test_functions_may_have_overloads(place: str) -> None:
+    """IR version 10: two functions of one name, told apart by the calls."""
+    proto = parse(
+        """<ir_version: 10, opset_import: ["": 17, "my": 1]> m (float[n, 32] x, bool c) =>
+        (float[n, 32] y) { CALLS }
+        <domain: "my", opset_import: ["": 17]> f (X) => (Y) { Y = Exp (X) }
+        <domain: "my", opset_import: ["": 17]> g (X) => (Y) { Y = Tanh (X) }""".replace(
+            "CALLS",
+            "a = my.f (x) b = my.g (x) y = Sub (a, b)"
+            if place == "beside"
+            else """y = If (c) <then_branch = t () => (u) { u = my.f (x) },
+            else_branch = e () => (v) { v = my.g (x) }>""",
+        )
+    )
+    proto.functions[1].name = "f"
+    proto.functions[0].overload, proto.functions[1].overload = "one", "other"
+    for nodes in node_lists(proto):
+        for node in nodes:
+            if node.domain == "my":
+                node.overload = "one" if node.op_type == "f" else "other"
+                node.op_type = "f"
+    conversion = to_float16(proto, keep_float32=["Exp"])
+    assert len(conversion.model.functions) == 2
+    prove(proto, conversion, feeds_of(proto))
+    with_rounded_weights(proto, conversion)
+
+
+@pytest.mark.parametrize("first", ["x, , up", "x, down", "x"])
+def test_calls_of_a_function_may_leave_inputs_out(first: str) -> None:
+    proto = model(
+        f"""(float[n, 32] x) => (float[n, 32] y)
+        {{ up = Constant <value = float {{0.5}}> () down = Constant <value = float {{-0.5}}> ()
+        z = my.f ({first}) y = my.f (z, down, up) }}
+        <domain: "my", opset_import: ["": 17]> f (X, low, high) => (Y)
+        {{ Y = Clip (X, low, high) }}""",
+        {},
+    )
+    prove(proto, to_float16(proto), feeds_of(proto))
 
 
 @pytest.mark.parametrize("text", CONSTANTS.values(), ids=CONSTANTS)

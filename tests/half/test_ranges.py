@@ -76,3 +76,11 @@ def test_a_product_is_no_fill_however_large() -> None:
     feed = {"x": np.full((2, 1), 6e4, np.float32), "w": np.full((1, 1), 6e13, np.float32)}
     outside, _ = ranges(model, [feed])
     assert outside == {"w", "a", "b"}
+
+
+def test_a_model_without_float32_has_no_ranges() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (double[N] x) => (double[N] y) { y = Tanh (x) }"""
+    )
+    assert ranges(model, [{"x": np.ones(2)}]) == (set(), [])

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
+import onnx.parser
 import pytest
 
 import gehost
@@ -120,3 +122,28 @@ def test_an_optimized_file_computes_what_the_original_computes(
     assert result.report.numbers.startswith("equal")
     if target == "any":
         assert "a kernel of the runtime computes" in result.report.dropped["the clean-up"]
+
+
+@pytest.mark.parametrize("target", ["cpu", "any"])
+@pytest.mark.parametrize("op", ["com.microsoft.QuickGelu", "Softmax"])
+def test_a_file_in_half_computes_what_the_original_computes(
+    op: str, target: str, tmp_path: Path
+) -> None:
+    domain, _, name = op.rpartition(".")
+    original: Any = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["": 17, "com.microsoft": 1]>
+        m (float[2,64] x) => (float[2,64] y) {{ a = MatMul(x, w) b = {op}(a) y = Add(b, x) }}
+        <domain: "{domain}", opset_import: ["": 17]> {name} (a) => (t) {{ t = Tanh(a) }}"""
+    )
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((64, 64)).astype(np.float32)
+    original.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save(original, path)
+    result = gehost.optimize(path, target, half=True, measured=False)
+    feed = {"x": rng.standard_normal((2, 64)).astype(np.float32)}
+    expected, actual = (
+        RUNTIME.InferenceSession(str(item)).run(None, feed)[0] for item in (path, result.model)
+    )
+    np.testing.assert_allclose(actual, expected, atol=5e-2)
+    assert (target == "any") == any("the model's functions" in n for n in result.report.notes)
