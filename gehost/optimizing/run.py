@@ -288,7 +288,7 @@ class _Run:
 
         best, checker = self._best(report, inputs)
         excess = best.facts.size - original.facts.size
-        if best.half is not None and excess > 0:  # by casts, of a tiny model
+        if best.half is not None and excess > 0:  # by casts, or weights in both types
             builder.keep_float32(f"half: not converted: {_too_large(excess)}")
             report.trials, report.gain = [], None
             best, checker = self._best(report, inputs)
