@@ -187,6 +187,10 @@ class _Conversion:
         """Nodes that compute in float32, by reason."""
         self._slow: list[str] = []
         """Those that the target has a kernel for in half alone."""
+        self._has_scan = any(
+            node.op_type == "Scan" for nodes in node_lists(model) for node in nodes
+        )
+        """It needs declared sizes, also of values that it reads in bodies around it."""
         self._names = {
             name
             for nodes in node_lists(model)
@@ -332,7 +336,7 @@ class _Conversion:
         names = [info.name for info in copy.output]
         cast = self._outputs_of_float if keep_io else self._outputs
         casts = cast(names, nodes, scope)
-        for node in casts if any(node.op_type == "Scan" for node in nodes) else ():
+        for node in casts if self._has_scan else ():
             for inner in node.input:
                 declare_as(copy, inner, node.output[0], _FLOAT16 if keep_io else FLOAT)
         for info in () if keep_io else outputs:

@@ -22,7 +22,7 @@ from gehost.half.reasons import FLOAT
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.verify.compare import Verification, compare
-from gehost.verify.retype import WIDER, retyped, retyped_bytes
+from gehost.verify.retype import WIDER, replace_noop_casts, retyped, retyped_bytes
 from gehost.verify.rounded import rounded
 from gehost.verify.run import Runner
 
@@ -103,7 +103,7 @@ def judge(
 
     reference = runner(with_rounded_weights(model, conversion, base_dir))
     # not widened: the reference does not round what it computes of constants
-    wide = retyped(conversion.model, WIDER, base_dir)
+    wide = replace_noop_casts(retyped(conversion.model, WIDER, base_dir))
     result = compare(reference, runner(wide), list(feeds))
     fields: dict[str, Any] = {
         item.name: getattr(result, item.name) for item in dataclasses.fields(result)

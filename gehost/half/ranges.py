@@ -109,14 +109,11 @@ def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
 def _measure(
     graph: onnx.GraphProto, names: Sequence[str], fills: Sequence[float], products: Collection[str]
 ) -> None:
-    """Replace the outputs of a graph by the largest number of each value, but for fills.
+    """Add the largest number of each value, but for fills, to the outputs of a graph.
 
-    A product is none, however large.
+    A product is none, however large. The graph's own outputs stay: a Scan needs their declared
+    sizes, and ONNX Runtime 1.31 loses some values that a body reads and that are no output.
     """
-    declared = {info.name for info in (*graph.input, *graph.value_info)}
-    # a Scan needs the sizes that a model declares of its outputs
-    graph.value_info.extend(info for info in graph.output if info.name not in declared)
-    del graph.output[:]
     numbers = {"zero": 0.0, "limit": _LIMIT, "largest": float(np.finfo(np.float32).max)}
     for place, fill in enumerate(operand for operand in fills if operand < _LIMIT):
         numbers |= {f"fill {place}": fill, f"near {place}": fill * 1e-3}

@@ -51,7 +51,7 @@ class Model:
         self.path = path
         self.is_traced = is_traced
         self.size = 0
-        """Bytes of the file that ``load`` read; 0 for another model."""
+        """Bytes of the file that ``load`` read; 0 for a model made in memory."""
         self.base_dir = os.path.dirname(os.path.abspath(path)) if path else None
         try:
             self._read(proto)

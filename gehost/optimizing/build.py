@@ -155,7 +155,6 @@ class Builder:
         self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
         self.half = half and not self.stays
         self.prepared = self._prepare(self.original.path)
-        self.inlines = self.prepared != self.original.path
         self._lighter: dict[str, Candidate] = {}
         off = set(options.disable)
         chosen = {spec.name for spec in self.host.passes if spec.default}
@@ -166,6 +165,11 @@ class Builder:
         self.foreign: set[str] = set()
         self._built: dict[frozenset[str], Candidate] = {}
         self._files = 0
+
+    @property
+    def inlines(self) -> bool:
+        """Whether functions of the model are inlined before the passes."""
+        return self.prepared != self.original.path
 
     def keep_float32(self, why: str) -> None:
         """Convert no candidates from here on."""

@@ -364,15 +364,15 @@ class _Run:
             generated=True,  # several sequences, some of them padded: kernels differ there
         )
         checker = Checker(baseline, self._target, original)
-        inlined = self._builder.half and self._builder.inlines
-        if inlined and not baseline.against(self._builder.prepared).equal:
+        builder = self._builder
+        if builder.half and builder.inlines and not baseline.against(builder.prepared).equal:
             why = "the runtime computes other numbers than bodies of the model's functions"
-            self._builder.keep_float32(f"half: not converted: {why}")
-        if self._builder.half:
-            self._builder.feeds = [feed for feed, _ in baseline.runs]
+            builder.keep_float32(f"half: not converted: {why}")
+        if builder.half:
+            builder.feeds = [feed for feed, _ in baseline.runs]
             reference = self._reference(checker)
             if reference is not None:
-                model = self._builder.host.original(reference.path, self._libraries)
+                model = builder.host.original(reference.path, self._libraries)
                 checker.half = Baseline.of(model, provider=self._target.provider, source=baseline)
                 checker.original = reference
         return checker

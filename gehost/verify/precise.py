@@ -19,7 +19,7 @@ from gehost.errors import ModelError
 from gehost.ir.inline import inline_functions
 from gehost.verify.bodies import graphs_of, unique_names
 from gehost.verify.double_conv import decompose_convolutions
-from gehost.verify.retype import TO_DOUBLE, element_types, retyped
+from gehost.verify.retype import TO_DOUBLE, element_types, replace_noop_casts, retyped
 
 _SINGLE = frozenset(
     (
@@ -59,7 +59,7 @@ def load_precise(
     model = unique_names(inline_functions(wide) if wide.functions else wide)
     types = element_types(model)
     doubles = {name for name, kind in types.items() if kind in TO_DOUBLE}
-    exact = retyped(model, TO_DOUBLE, base_dir, folder)
+    exact = replace_noop_casts(retyped(model, TO_DOUBLE, base_dir, folder))
     decompose_convolutions(exact, str(folder) if folder is not None else base_dir)
     _compute_in_single(exact, _SINGLE, doubles)
     for _ in range(_MOST_TRIES):

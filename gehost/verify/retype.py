@@ -74,6 +74,26 @@ def retyped(
     return copy
 
 
+def replace_noop_casts(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Replace no-op Casts of inputs and of other Casts by Identities; return the model.
+
+    Retyped models have many. ONNX Runtime 1.31, without optimizations, loses an input that two of
+    them pass on to a body ("Missing Input").
+    """
+    inputs = {info.name: info.type.tensor_type.elem_type for info in model.graph.input}
+    for nodes in node_lists(model):
+        kinds = dict(inputs)
+        for node in nodes:
+            if node.op_type == "Cast" and node.domain in ("", "ai.onnx"):
+                kind = next(entry.i for entry in node.attribute if entry.name == "to")
+                if kinds.get(node.input[0]) == kind:
+                    node.op_type = "Identity"
+                    del node.attribute[:]
+                kinds[node.output[0]] = kind
+        inputs = {}  # of the graph alone: bodies and functions may give the same names
+    return model
+
+
 def _write_default_type(node: onnx.NodeProto) -> None:
     """Write the float32 of a result that no attribute of the node names."""
     if node.domain not in ("", "ai.onnx"):

@@ -325,6 +325,23 @@ def test_constants_and_types_of_bodies_are_those_of_the_conversion(text: str) ->
             assert judge(source, conversion, [feed]).equal
 
 
+def test_a_scan_in_a_body_has_the_sizes_that_the_graph_declares() -> None:
+    """Of the Loop's result, which the runtime does not infer and the graph returns."""
+    proto = model(
+        """(float[4, 8] x, bool c) => (float[4, 8] w, float[4, 8] y) {
+        w = Loop (two, "", x) <body = b (int64 i, bool k, float[4, 8] s) => (bool l, float[r, 8] o)
+        { l = Identity (k) t = Concat <axis = 0> (s, s) o = Gather <axis = 0> (t, places) }>
+        e = Exp (w) y = If (c) <then_branch = t () => (float[4, 8] p) {
+        f, q = Scan <num_scan_inputs = 1, body = d (float[8] a, float[8] r) => (float[8] g, last)
+        { g = Tanh (r) j = Gather (e, zero) last = Identity (j) }> (row, x) p = Tanh (q) },
+        else_branch = v () => (float[4, 8] u) { u = Relu (x) }> }""",
+        {"row": X[0, :8], "places": np.arange(4), "zero": np.array(0)},
+    )
+    feed = {"x": X[:4, :8], "c": np.array(True)}
+    for keep_io in (False, True):
+        prove(proto, to_float16(proto, keep_io=keep_io), [feed])
+
+
 NAMES = {
     "two types": """(float[2, 4] x, bool k) => (float[2, 4] y) { y = If (k)
         <then_branch = t () => (float[2, 4] p) { a = Constant <value = float[4] {0.3, 1, 2, 3}> ()
@@ -397,6 +414,19 @@ def test_a_constant_that_a_body_returns_and_reads_in_float32_keeps_both() -> Non
         {},
     )
     result = judge(proto, to_float16(proto), [{"x": X[:1]}])
+    assert result.equal, result.summary()
+
+
+def test_what_a_function_casts_reaches_its_body() -> None:
+    """Widened, the Casts change no type; ONNX Runtime 1.31 lost the value in the If."""
+    proto = model(
+        """(float[n, 32] x, bool c) => (float[n, 32] y) { y = my.f (x, c) }
+        <domain: "my", opset_import: ["": 17]> f (X, C) => (Y) { Y = If (C) <then_branch = t ()
+        => (u) { u = Softmax (X) }, else_branch = e () => (v) { v = Neg (X) }> }""",
+        {},
+    )
+    conversion = to_float16(proto, keep_io=True, keep_float32=["If", "Softmax"])
+    result = judge(proto, conversion, feeds_of(proto))
     assert result.equal, result.summary()
 
 

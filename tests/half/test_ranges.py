@@ -84,3 +84,16 @@ def test_a_model_without_float32_has_no_ranges() -> None:
         g (double[N] x) => (double[N] y) { y = Tanh (x) }"""
     )
     assert ranges(model, [{"x": np.ones(2)}]) == (set(), [])
+
+
+def test_an_output_that_a_body_reads_behind_two_casts_is_measured() -> None:
+    """ONNX Runtime 1.31 lost it where it was no output of the measured model."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[N] x, bool c) => (float[N] y, float[N] t) {
+            u = Cast <to = 1> (x) t = Cast <to = 1> (u)
+            y = If (c) <then_branch = a () => (float[N] p) { p = Neg (x) },
+            else_branch = b () => (float[N] q) { q = Add (t, t) }> }"""
+    )
+    feed = {"x": np.array([1, 4e4], np.float32), "c": np.array(False)}
+    assert ranges(model, [feed])[0] == {"y"}

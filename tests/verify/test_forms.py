@@ -111,6 +111,18 @@ def test_a_loop_that_reads_an_input_in_its_body_is_no_constant() -> None:
     assert [node.op_type for node in form.graph.node] == ["Loop", "Sigmoid"]
 
 
+@pytest.mark.parametrize("kind", [10, 16])
+def test_an_input_that_is_cast_twice_reaches_a_body(kind: int) -> None:
+    """In float64 both Casts change no type; ONNX Runtime 1.31 lost the value in the If."""
+    text = f"""{HEAD} g (float[2, 4] x, bool c) => (float[2, 4] y) {{ u = Cast <to = {kind}> (x)
+        t = Cast <to = 1> (u) y = If (c) <then_branch = a () => (float[2, 4] p) {{ p = Neg (t) }},
+        else_branch = b () => (float[2, 4] q) {{ q = Add (t, t) }}> }}"""
+    feed = {"x": np.ones((2, 4), np.float32), "c": np.array(False)}
+    forms = Forms(Runner(parse(text)))
+    with forms.precise() as run:
+        assert run(feed)["y"].tolist() == [[2.0] * 4] * 2
+
+
 def test_the_run_in_float64_leaves_no_loop_to_the_reference() -> None:
     """It stacks what a body returns otherwise, and Softplus has no kernel of float64."""
     text = f"""{HEAD} g (float[2, 4] x) => (float[2, 4] y) {{ f, w = Loop (n, "", x) <body = b

@@ -194,7 +194,7 @@ def test_a_deprecated_operator_is_noted_and_its_result_has_a_type():
 
 
 def test_a_model_is_written_once_and_a_large_one_never():
-    """Counting a model's bytes writes them, too: a third of a compile, and memory for each."""
+    """Counting a model's bytes writes them, too, which takes time and memory."""
 
     def writes(loaded: Model) -> dict[str, int]:
         profile = cProfile.Profile()
