@@ -38,6 +38,11 @@ class Operand:
     def atoms(self) -> list[Atom]:
         return [index.atom for dim in self.dims for index in dim]
 
+    @property
+    def stored(self) -> set[Atom]:
+        """The atoms along which it is not repeated."""
+        return {index.atom for dim in self.dims for index in dim if index.axis is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -71,19 +76,13 @@ class Atoms:
         """Return the atoms after all joins and splits."""
         joined, parts, results = self._joined, self._parts, list[Atom]()
         for first in atoms:
-            if first not in joined and first not in parts:
-                results.append(first)
-                continue
-            todo = [first]
-            while todo:
-                atom = todo.pop()
-                if atom in joined:
-                    todo.append(joined[atom])
-                elif atom in parts:
-                    outer, inner = parts[atom]
-                    todo += (inner, outer)
-                else:
-                    results.append(atom)
+            atom = first
+            while atom in joined:
+                atom = joined[atom]
+            if atom in parts:
+                results += self.leaves(parts[atom])
+            else:
+                results.append(atom)
         return results
 
     def of_view(self, view: View) -> list[list[Index]]:

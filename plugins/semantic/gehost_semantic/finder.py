@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from gehost import Node, Refusal, Refused, Value
-from gehost_semantic.atoms import Atom, Atoms, Index, Joined, flat
+from gehost_semantic.atoms import Atom, Atoms, Index, Joined, Operand, flat
 from gehost_semantic.attention import Add, After, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import total
 from gehost_semantic.views import Views
@@ -128,20 +128,22 @@ class _Search:
         result, v = self._value_product(use)
         output = use.node.outputs[0]
         assert output is not None
-        final = self._final(output, result)
+        final = atoms.operand(self._final(output, result))
 
+        # no axis is split from here on
         keys = set(atoms.leaves(self._top[axis]))
         summed = set(atoms.leaves(scores.summed))
         if set(atoms.leaves(v.summed)) != keys:
             raise Refused("values", "their product sums other axes than the Softmax")
-        left, right = self._atoms_of(scores.left), self._atoms_of(scores.right)
-        if keys & left and keys & right:
+        q, k, values = map(atoms.operand, (scores.left, scores.right, v.right))
+        if keys.intersection(q.atoms) and keys.intersection(k.atoms):
             raise Refused("softmax", "it is over an axis that both operands of the product have")
-        q, k = (scores.left, scores.right) if keys <= right else (scores.right, scores.left)
-        if not keys <= self._atoms_of(k):
+        if not keys.issubset(k.atoms):
+            q, k = k, q
+        if not keys.issubset(k.atoms):
             raise Refused("keys", "the Softmax is not over an axis of one operand of the product")
-        roles = self._roles(q, k, v.right, result, final, keys, summed)
-        return self._description(steps, q, k, v.right, result, final, roles, readers, use)
+        roles = self._roles(q, k, values, result, final, keys, summed)
+        return self._description(steps, q, k, values, result, final, roles, readers, use)
 
     # up: from the Softmax to the product of q and k
 
@@ -462,21 +464,13 @@ class _Search:
 
     # roles
 
-    def _atoms_of(self, joined: Joined) -> set[Atom]:
-        return set(self._atoms.leaves(flat(index for dim in joined.dims for index in dim)))
-
-    def _stored(self, joined: Joined) -> set[Atom]:
-        """Return the atoms along which an operand is not repeated."""
-        terms = self._atoms.final(joined.dims)
-        return {index.atom for dim in terms for index in dim if index.axis is not None}
-
     def _roles(
         self,
-        q: Joined,
-        k: Joined,
-        v: Joined,
+        q: Operand,
+        k: Operand,
+        v: Operand,
         result: Axes,
-        final: Joined,
+        final: Operand,
         keys: set[Atom],
         summed: set[Atom],
     ) -> dict[Atom, Role]:
@@ -484,9 +478,9 @@ class _Search:
         produced = set(atoms.leaves(atom for axis in result for atom in axis))
         scores = [atom for axis in self._top for atom in atoms.leaves(axis)]
         values = produced - set(scores)
-        if values - self._atoms_of(v):
+        if not values.issubset(v.atoms):
             raise Refused("values", "an axis of the result comes from neither operand")
-        if summed & self._atoms_of(v):
+        if summed.intersection(v.atoms):
             raise Refused("values", "they have the axis that the scores sum")
         rest = [atom for atom in scores if atom not in keys]
         if set(rest) - produced:
@@ -494,18 +488,18 @@ class _Search:
         roles = dict.fromkeys(summed, Role.HEAD_SIZE)
         roles |= dict.fromkeys(keys, Role.KEY) | dict.fromkeys(values, Role.VALUE_SIZE)
         beside_values = next(
-            (own for dim in final.dims if values & (own := set(atoms.leaves(flat(dim))))),
+            (own for dim in final.dims if values & (own := set(flat(dim)))),
             set[Atom](),
         )
-        stored = self._stored(k) | self._stored(v)
-        beside_head_size = self._beside(q, summed)
-        rows = self._rows(q, summed)
+        stored = k.stored | v.stored
+        beside_head_size = _beside(q, summed)
+        rows = _rows(q, summed)
         alone = {atom for atom in rest if atom not in stored}
         if not rows:  # one query: heads share an axis with a head size
             alone -= beside_values | beside_head_size
             rows = alone
         if rows and not rows & alone:
-            with_alone = [dim for dim in q.dims if set(atoms.leaves(flat(dim))) & alone]
+            with_alone = [dim for dim in q.dims if alone.intersection(flat(dim))]
             if len(with_alone) == 1:
                 rows = alone
         for atom in rest:
@@ -517,34 +511,20 @@ class _Search:
         batch = [atom for atom in rest if roles[atom] is Role.BATCH]
         if Role.HEAD not in roles.values() and len(batch) > 1:
             roles[batch[-1]] = Role.HEAD
-        if any(roles[atom] is Role.QUERY and atom not in self._stored(q) for atom in rest):
+        if any(roles[atom] is Role.QUERY for atom in set(rest) - q.stored):
             raise Refused("queries", "they are repeated")
         return roles
-
-    def _rows(self, q: Joined, summed: set[Atom]) -> set[Atom]:
-        """Return the atoms of the axis of q beside the head size in the product."""
-        dims = [self._atoms.leaves(flat(dim)) for dim in q.dims]
-        place = next((n for n, dim in enumerate(dims) if summed & set(dim)), None)
-        if place is None or len(dims) < 2:
-            return {atom for dim in dims for atom in dim} if place is not None else set()
-        return set(dims[-2 if place == len(dims) - 1 else -1])
-
-    def _beside(self, q: Joined, summed: set[Atom]) -> set[Atom]:
-        """Return the atoms that share an axis of q's base with the head size."""
-        terms = [index for dim in self._atoms.final(q.dims) for index in dim]
-        axes = {index.axis for index in terms if index.atom in summed and index.axis is not None}
-        return {index.atom for index in terms if index.axis in axes}
 
     # the description
 
     def _description(
         self,
         steps: Iterable[_Step],
-        q: Joined,
-        k: Joined,
-        v: Joined,
+        q: Operand,
+        k: Operand,
+        v: Operand,
         result: Axes,
-        final: Joined,
+        final: Operand,
         roles: dict[Atom, Role],
         readers: Sequence[str],
         use: _Use,
@@ -553,18 +533,18 @@ class _Search:
 
         atoms = self._atoms
         scale, scales, softcap, after = _normal(steps)
-        scale *= q.view.factor * k.view.factor
+        scale *= q.factor * k.factor
         if scale < 0 and softcap is not None:  # Tanh is odd
             scale, softcap = -scale, -softcap
         if not scale > 0 or (softcap is not None and not softcap > 0):
             raise Refused("scale", "it is not positive")
         description = Attention(
             self._softmax,
-            atoms.operand(q),
-            atoms.operand(k),
-            atoms.operand(v),
+            q,
+            k,
+            v,
             atoms.operand(self._output(use, result)),
-            atoms.operand(final),
+            final,
             roles,
             {atom: atoms.sizes[atom] for atom in roles},
             scale,
@@ -584,6 +564,21 @@ class _Search:
         if isinstance(step, _Selected):
             return Select(self._atoms.operand(step.operand), step.keeps, step.fill)
         return step
+
+
+def _rows(q: Operand, summed: set[Atom]) -> set[Atom]:
+    """Return the atoms of the axis of q beside the head size in the product."""
+    place = next((n for n, dim in enumerate(q.dims) if summed.intersection(flat(dim))), None)
+    if place is None or len(q.dims) < 2:
+        return set(q.atoms) if place is not None else set()
+    return set(flat(q.dims[-2 if place == len(q.dims) - 1 else -1]))
+
+
+def _beside(q: Operand, summed: set[Atom]) -> set[Atom]:
+    """Return the atoms that share an axis of q's base with the head size."""
+    terms = [index for dim in q.dims for index in dim]
+    axes = {index.axis for index in terms if index.atom in summed and index.axis is not None}
+    return {index.atom for index in terms if index.axis in axes}
 
 
 def _is_guard(node: Node, slot: int, value: Value) -> bool:
@@ -653,9 +648,9 @@ _WRITTEN = {"ScatterElements": 2, "ScatterND": 2, "TensorScatter": 1, "Where": 1
 """Operators that write into a static cache, with the slot of what they write."""
 
 
-def _cache(views: Views, joined: Joined) -> Cache | None:
+def _cache(views: Views, operand: Operand) -> Cache | None:
     """Return past, new and present of keys or values that a Concat joins, or that are written."""
-    base = joined.view.base
+    base = operand.base
     node = base.producer
     if node is None or node.op not in ("Concat", *_WRITTEN) or len(node.inputs) < 2:
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 from gehost import EsTensor, Node, PassError, Refused, Value, es
@@ -23,14 +24,19 @@ def layout_of(text: str, axes: Mapping[str, Sequence[Atom]]) -> Layout:
     Raises:
         PassError: it does not name each axis once.
     """
-    words = [first or second for first, second in re.findall(r"\(([^()]*)\)|(\w+)", text)]
-    names = [name for word in words for name in word.split()]
-    if sorted(names) != sorted(axes):
+    words = _words(text)
+    if sorted(chain.from_iterable(words)) != sorted(axes):
         raise PassError(
             f"layout: {text!r} must name each of {', '.join(axes)} once",
             hint="as in {}".format(" ".join(axes)),
         )
-    return [[atom for name in word.split() for atom in axes[name]] for word in words]
+    return [[atom for name in word for atom in axes[name]] for word in words]
+
+
+@cache
+def _words(text: str) -> Sequence[Sequence[str]]:
+    """Return the names of each axis of a layout."""
+    return [word.strip("()").split() for word in re.findall(r"\([^()]*\)|\w+", text)]
 
 
 def way_up(views: Views, value: Value, base: Value) -> list[Value]:

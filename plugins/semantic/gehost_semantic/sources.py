@@ -129,9 +129,8 @@ class Sources:
         return self._with_layout(self.own(name), layout, last=name != "v")
 
     def _check_stored(self, operand: Operand) -> None:
-        stored = {index.atom for dim in operand.dims for index in dim if index.axis is not None}
         for letter in "bht":
-            if set(self._axes[letter]) - stored:
+            if not operand.stored.issuperset(self._axes[letter]):
                 raise Refused("keys", "batches or heads share them in part")
 
     @property
