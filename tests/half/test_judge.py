@@ -122,3 +122,29 @@ def test_a_weight_that_a_node_makes_is_rounded() -> None:
     )
     feeds = [{"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(2, 4)}]
     assert judge(model, to_float16(model), feeds).equal
+
+
+@pytest.mark.parametrize("place", ["call", "if", "function"])
+@pytest.mark.parametrize("domain", ["", "ai.onnx", "com.microsoft", "own"])
+def test_roundings_are_those_of_what_runs(domain: str, place: str) -> None:
+    """A kernel runs in place of a function of its name; other functions run.
+
+    ONNX Runtime decides so; the distance was that of the function.
+    """
+    op = {"com.microsoft": "QuickGelu"}.get(domain, "Softmax")
+    call = f"{domain + '.' if domain not in ('', 'ai.onnx') else ''}{op} (x)"
+    lines = {"call": f"t = {call}", "function": "t = own.call (x)"}
+    lines["if"] = f"""t = If (yes) <then_branch = a () => (float[4, 8] p) {{ p = {call} }},
+        else_branch = b () => (float[4, 8] q) {{ q = Neg (x) }}>"""
+    imports = '"": 17, "com.microsoft": 1, "own": 1'
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: [{imports}]>
+        m (float[4, 8] x) => (float[4, 8] y) <bool yes = {{1}}> {{ {lines[place]} y = Add (t, x) }}
+        <domain: "{domain}", opset_import: ["": 17]> {op} (a) => (r) {{ r = Tanh (a) }}
+        <domain: "own", opset_import: [{imports}]> call (x) => (r) {{ r = {call} }}"""
+    )
+    feeds = [{"x": np.linspace(-3, 3, 32, dtype=np.float32).reshape(4, 8)}]
+    result = judge(model, to_float16(model), feeds)
+    assert result.equal, result.summary()
+    assert result.off is not None
+    assert result.off.distance < 1e-3, result.summary()
