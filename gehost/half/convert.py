@@ -6,7 +6,7 @@ the other type gets a Cast. Nodes that keep float32 are those of ``reasons.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -18,7 +18,9 @@ import onnx.shape_inference
 
 from gehost.errors import ModelError, one_line
 from gehost.half.names import (
+    NAMED,
     body_nodes,
+    first_of,
     has_body,
     name_as_before,
     read_names,
@@ -40,6 +42,7 @@ from gehost.half.reasons import (
     constant_of,
     reasons,
 )
+from gehost.half.weights import bounded, cast_weights, rounded_array, weight_notes
 from gehost.infer import infer_model
 from gehost.infer.findings import type_findings
 from gehost.infer.local import Inferrer
@@ -63,9 +66,6 @@ _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "Dequan
     ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
 )
 _BODIES = ("If", "Loop", "Scan")
-_NAMED = 6
-"""Nodes that a note names."""
-
 Array = np.ndarray[Any, Any]
 
 
@@ -206,19 +206,20 @@ class _Conversion:
         self.called: set[str] = set()
         """Functions that are called where a whole body or function keeps float32."""
         self._signatures: dict[str, tuple[int | None, ...]] = {}
+        self._both: list[tuple[str, bool]] = []
+        """Weights that are read in both types, and whether they are cast."""
 
     def notes(self) -> list[str]:
         """Return a line for each reason to keep float32."""
         lines: list[str] = []
         for why, labels in self.kept.items():
             nodes = "1 node keeps" if len(labels) == 1 else f"{len(labels)} nodes keep"
-            more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-            lines.append(f"half: {nodes} float32 ({why}): {', '.join(labels[:_NAMED])}{more}")
+            lines.append(f"half: {nodes} float32 ({why}): {first_of(labels)}")
         lines += [
             f"half: {label} has no kernel of float32 on {self._target}: --disable its pass"
-            for label in self._slow[:_NAMED]
+            for label in self._slow[:NAMED]
         ]
-        return lines
+        return lines + weight_notes(self._both)
 
     def run(self, *, keep_io: bool) -> onnx.ModelProto:
         """Return the converted model."""
@@ -298,7 +299,7 @@ class _Conversion:
         nodes += self._outputs(function.output, nodes, scope)
         del copy.node[:]
         copy.node.extend(nodes)
-        name_as_before(copy, self._constants)
+        self._store_once(copy)
         retained = [info for info in copy.value_info if types.get(info.name) != FLOAT]
         del copy.value_info[:]
         copy.value_info.extend(retained)
@@ -344,7 +345,7 @@ class _Conversion:
         copy.node.extend([*nodes, *casts])
         self._initializers(graph, copy, scope, arguments)
         if outermost:
-            name_as_before(copy, self._constants)
+            self._store_once(copy)
         for info in copy.value_info:
             if _declares_float(info) and info.name in scope.half:
                 info.type.tensor_type.elem_type = _FLOAT16
@@ -372,6 +373,11 @@ class _Conversion:
             if read[name] or half is None:
                 copy.initializer.append(tensor)
 
+    def _store_once(self, copy: onnx.GraphProto | onnx.FunctionProto) -> None:
+        """Store weights in the type in which they are read; in float32 where that is both."""
+        name_as_before(copy, self._constants)
+        self._both += cast_weights(copy, self._constants)
+
     def _array(self, tensor: onnx.TensorProto) -> Array:
         return to_numpy(tensor, self._base_dir)
 
@@ -389,6 +395,7 @@ class _Conversion:
             if array is not None:
                 scope.origins.constants[node.output[0]] = array
                 scope.origins.moved.add(node.output[0])
+                self._weights[node.output[0]] = scope
         outside = self._outside if counted else frozenset[str]()
         why = reasons(
             nodes,
@@ -405,7 +412,16 @@ class _Conversion:
                 if self._has_kernel(node) and not self._has_kernel(node, DataType.FLOAT):
                     self._slow.append(label)
             converted += self._node(node, scope, opsets, half=not reason)
-        return converted
+        return [item for node in converted for item in self._forms(node, scope)]
+
+    def _forms(self, node: onnx.NodeProto, scope: _Scope) -> list[onnx.NodeProto]:
+        """Return a node, and the half form of the constant that it is."""
+        form = scope.forms.get((node.output[0], _FLOAT16)) if node.output else None
+        array = constant_of(node)
+        if form is None or array is None:
+            return [node]
+        tensor = from_numpy(rounded_array(array), form)
+        return [node, onnx.helper.make_node("Constant", [], [form], value=tensor)]
 
     def _node(
         self,
@@ -474,9 +490,6 @@ class _Conversion:
                 before += bounded(name, clipped, self._fresh)
                 self.clipped.add(name)
             before.append(onnx.helper.make_node("Cast", [clipped], [form], form, to=kind))
-        elif owner is None:
-            tensor = from_numpy(rounded_array(array), form)
-            before.append(onnx.helper.make_node("Constant", [], [form], value=tensor))
         (owner or scope).forms[name, kind] = form
         if array is not None:
             self._constants[form] = name
@@ -576,28 +589,6 @@ class _Conversion:
             name = f"{stem} {number}"
         self._names.add(name)
         return name
-
-
-def rounded_array(array: Array) -> Array:
-    """Return an array in float16; finite numbers beyond its range become its largest."""
-    finite = np.isfinite(array)
-    return np.where(finite, np.clip(array, -LARGEST, LARGEST), array).astype(np.float16)
-
-
-def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.NodeProto]:
-    """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
-    low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
-    above, inside = fresh(f"{name} (above)"), fresh(f"{name} (inside)")
-    return [
-        *(
-            onnx.helper.make_node(
-                "Constant", [], [item], value=from_numpy(np.array(number, np.float32), item)
-            )
-            for item, number in ((low, -LARGEST), (high, LARGEST))
-        ),
-        onnx.helper.make_node("Max", [name, low], [above], above),
-        onnx.helper.make_node("Min", [above, high], [result], inside),
-    ]
 
 
 def _retype(node: onnx.NodeProto) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gehost.half.convert import HalfConversion, bounded, rounded_array
+from gehost.half.convert import HalfConversion
 from gehost.half.reasons import FLOAT
+from gehost.half.weights import bounded, rounded_array
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.verify.compare import Verification, compare

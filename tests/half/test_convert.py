@@ -243,7 +243,7 @@ def test_a_weight_beyond_the_range_is_not_cut() -> None:
     assert conversion.kept == {"constants too large for float16": ['Mul "y"']}
 
 
-def test_a_weight_of_both_types_is_in_the_file_twice() -> None:
+def test_a_small_weight_of_both_types_is_in_the_file_twice() -> None:
     model = graph(
         "float[N, 4] x",
         "a = Tanh (x) b = Mul (a, w) c = Relu (b) y = Mul (c, w)",

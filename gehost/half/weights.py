@@ -1,0 +1,100 @@
+"""Numbers of float32 in float16: rounded weights, bounded values, weights that are read in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+
+from gehost.half.names import first_of
+from gehost.half.reasons import FLOAT, LARGEST, constant_of
+from gehost.ir.tensors import from_numpy, to_numpy
+from gehost.verify.bodies import lists_of
+
+_FLOAT16 = onnx.TensorProto.FLOAT16
+_MANY = 128
+"""Elements from where on a Cast is smaller than a second copy."""
+_NOTHING = np.zeros(0, np.float16)
+
+Array = np.ndarray[Any, Any]
+
+
+def rounded_array(array: Array) -> Array:
+    """Return an array in float16; finite numbers beyond its range become its largest."""
+    finite = np.isfinite(array)
+    return np.where(finite, np.clip(array, -LARGEST, LARGEST), array).astype(np.float16)
+
+
+def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.NodeProto]:
+    """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
+    low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
+    above, inside = fresh(f"{name} (above)"), fresh(f"{name} (inside)")
+    return [
+        *(
+            onnx.helper.make_node(
+                "Constant", [], [item], value=from_numpy(np.array(number, np.float32), item)
+            )
+            for item, number in ((low, -LARGEST), (high, LARGEST))
+        ),
+        onnx.helper.make_node("Max", [name, low], [above], above),
+        onnx.helper.make_node("Min", [above, high], [result], inside),
+    ]
+
+
+def cast_weights(graph: Any, constants: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """Let a graph or function cast large weights that it reads in both types when it runs.
+
+    ONNX Runtime casts them when it loads the file, which has no second copy so. Where a number is
+    out of half's range, both stay.
+
+    Args:
+        graph: after ``name_as_before``.
+        constants: the names of constants of float32, by that of their half form.
+
+    Returns:
+        The weights, and whether each is cast.
+    """
+    lists = [*lists_of(graph.node)]
+    bodies = [entry.g for nodes in lists for node in nodes for entry in node.attribute]
+    weights = [tensor for body in (graph, *bodies) for tensor in getattr(body, "initializer", ())]
+    exact = {tensor.name for tensor in weights if tensor.data_type == FLOAT}
+    for nodes in lists:
+        exact.update(node.output[0] for node in nodes if constant_of(node) is not None)
+    results: list[tuple[str, bool]] = []
+
+    def cast(form: str, tensor: onnx.TensorProto) -> onnx.NodeProto | None:
+        name = constants.get(form, "")
+        array = to_numpy(tensor, None) if name in exact else _NOTHING
+        if array.size < _MANY:
+            return None
+        is_cast = not (np.abs(array) == LARGEST).any()
+        results.append((name, is_cast))
+        return onnx.helper.make_node("Cast", [name], [form], form, to=_FLOAT16) if is_cast else None
+
+    for body in (graph, *bodies):
+        for place, tensor in reversed([*enumerate(getattr(body, "initializer", ()))]):
+            if node := cast(tensor.name, tensor):
+                del body.initializer[place]
+                body.node.insert(0, node)
+    for nodes in lists:
+        for node in nodes:
+            if node.op_type == "Constant":
+                for entry in node.attribute:
+                    if entry.HasField("t") and (other := cast(node.output[0], entry.t)):
+                        node.CopyFrom(other)
+    return results[::-1]
+
+
+def weight_notes(both: Sequence[tuple[str, bool]]) -> list[str]:
+    """Return a line for the weights that are cast, and one for those that are stored twice."""
+    lines: list[str] = []
+    for is_cast, what in (
+        (True, "stay float32, and are cast to float16 where it is read"),
+        (False, "are stored in both, as they have numbers out of float16's range"),
+    ):
+        if names := [name for name, item in both if item is is_cast]:
+            lines.append(f"half: weights read in both types {what}: {first_of(names)}")
+    return lines
