@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gehost_hlo.emit import Body, RefusalError, Tensor, Value
+from gehost import Refused
+from gehost_hlo.emit import Body, Tensor, Value
 from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, ONNX, Array
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Shape
@@ -89,8 +90,9 @@ class Context:
         if self.batch is None:
             return shape.dimensions
         if shape.dimensions:
-            raise RefusalError(
-                "it makes an array inside a computation that is applied to single elements"
+            raise Refused(
+                "unsupported",
+                "it makes an array inside a computation that is applied to single elements",
             )
         return self.batch
 
@@ -115,14 +117,16 @@ class Context:
         """
         dims = max((arg.dims for arg in args), key=len)
         if any(arg.dims not in {dims, ()} for arg in args):
-            raise RefusalError(
+            raise Refused(
+                "invalid",
                 "its operands have different shapes: "
-                f"{', '.join(str(list(arg.dims)) for arg in args)}"
+                f"{', '.join(str(list(arg.dims)) for arg in args)}",
             )
         own = args[0].type
         if any(arg.type != own for arg in args):
-            raise RefusalError(
-                f"its operands have different types: {', '.join(arg.type for arg in args)}"
+            raise Refused(
+                "invalid",
+                f"its operands have different types: {', '.join(arg.type for arg in args)}",
             )
         if op in {"Max", "Min"} and own == "s64":
             return self.where(
@@ -139,7 +143,7 @@ class Context:
     def carrier(self, op: str, kind: str) -> str:
         type_ = carrier(op, kind)
         if type_ is None:
-            raise RefusalError(f"ONNX Runtime has no {op} for {kind}")
+            raise Refused("unsupported", f"ONNX Runtime has no {op} for {kind}")
         return type_
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
@@ -392,18 +396,18 @@ def array_shape(shape: Shape | None) -> Shape:
     """Return the shape of an array that ONNX can hold.
 
     Raises:
-        RefusalError: it has none, is a tuple, is dynamic, or has a type that ONNX does not have.
+        Refused: it has none, is a tuple, is dynamic, or has a type that ONNX does not have.
     """
     if shape is None:
-        raise RefusalError("its shape is not written")
+        raise Refused("missing", "its shape is not written")
     if shape.elements is not None:
-        raise RefusalError(f"it is a {shape.type}, expected an array")
+        raise Refused("invalid", f"it is a {shape.type}, expected an array")
     if shape.type not in ONNX:
-        raise RefusalError(f"{shape.type} has no ONNX type")
+        raise Refused("unsupported", f"{shape.type} has no ONNX type")
     if shape.size > _LARGEST:
-        raise RefusalError(f"{shape} has more than 2^40 elements")
+        raise Refused("unsupported", f"{shape} has more than 2^40 elements")
     if shape.dynamic or -1 in shape.dimensions:
-        raise RefusalError(f"{shape} has a dynamic dimension")
+        raise Refused("unsupported", f"{shape} has a dynamic dimension")
     return shape
 
 

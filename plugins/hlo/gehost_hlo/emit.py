@@ -21,10 +21,6 @@ DOMAIN = "hlo"
 """Domain of XLA's fusions, and of operators that are kept and not run."""
 
 
-class RefusalError(Exception):
-    """An instruction has no translation; the text is the reason."""
-
-
 @dataclass(slots=True, eq=False)
 class Tensor:
     """The result of an instruction: an array of ``dims``.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gehost import ModelError
+from gehost import ModelError, Refusal
 
 _LINE = 160
 """Characters of a line that an error quotes."""
@@ -57,12 +57,13 @@ class UntranslatableError(ModelError):
     """Instructions that have no translation to ONNX.
 
     Attributes:
-        problems: (computation, instruction, reason) of each.
+        problems: (computation, instruction, refusal) of each; the keys are ``invalid``, ``missing``
+            and ``unsupported``.
     """
 
     def __init__(
         self,
-        problems: Sequence[tuple[str, str, str]],
+        problems: Sequence[tuple[str, str, Refusal]],
         path: str = "",
         text: str = "",
         places: Mapping[tuple[str, str], int] | None = None,
@@ -70,19 +71,21 @@ class UntranslatableError(ModelError):
         """Say all problems at once.
 
         Args:
-            problems: (computation, instruction, reason) of each.
+            problems: (computation, instruction, refusal) of each.
             path: of the text.
             text: where the message has lines and columns of the instructions from.
             places: of the instructions in a text that is not HLO.
         """
         self.problems = tuple(problems)
         by_reason: dict[str, list[str]] = {}
-        for computation, instruction, reason in self.problems:
+        for computation, instruction, refusal in self.problems:
             place = (places or {}).get((computation, instruction))
             if place is None:
                 place = _place_of(text, computation, instruction)
             where = "" if place is None else f" ({_line_and_column(text, place)})"
-            by_reason.setdefault(reason, []).append(f"{instruction} of {computation}{where}")
+            by_reason.setdefault(refusal.message, []).append(
+                f"{instruction} of {computation}{where}"
+            )
         reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
         count = len(self.problems)
         super().__init__(

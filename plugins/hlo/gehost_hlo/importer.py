@@ -11,11 +11,11 @@ from dataclasses import replace
 import msgspec
 import onnx
 
-from gehost import UsageError
+from gehost import Refusal, Refused, UsageError
 from gehost_hlo import translate
 from gehost_hlo.attributes import AttributeFormError, metadata
 from gehost_hlo.context import Context, Settings, array_shape
-from gehost_hlo.emit import DOMAIN, Body, Names, RefusalError, Tensor, Value, leaves, value_info
+from gehost_hlo.emit import DOMAIN, Body, Names, Tensor, Value, leaves, value_info
 from gehost_hlo.errors import UntranslatableError
 from gehost_hlo.literals import ONNX
 from gehost_hlo.module import HloComputation, HloInstruction, HloModule, Operand, Shape
@@ -61,7 +61,7 @@ class _Importer:
         self.settings = settings
         self._computations = {computation.name: computation for computation in module.computations}
         self._functions: dict[str, onnx.FunctionProto] = {}
-        self._problems: dict[tuple[str, str, str], None] = {}
+        self._problems: dict[tuple[str, str, Refusal], None] = {}
         count = sum(len(computation.instructions) for computation in module.computations)
         self._most = max(_INLINED, _TIMES * count)
         self._translated = 0
@@ -75,9 +75,8 @@ class _Importer:
         value = self._translate(c, args)
         outputs = self._outputs(c, entry, value, inputs)
         if not outputs and not self._problems:
-            self._problems[
-                entry.name, entry.root.name, "it makes no array, and an ONNX model needs an output"
-            ] = None
+            refusal = Refusal("unsupported", "it makes no array, and an ONNX model needs an output")
+            self._problems[entry.name, entry.root.name, refusal] = None
         if self._problems:
             raise UntranslatableError(list(self._problems))
         graph = body.graph(self.module.name or entry.name, inputs, outputs)
@@ -101,7 +100,8 @@ class _Importer:
         args: list[Value] = []
         for parameter in computation.parameters:
             if parameter.shape is None:
-                self._refuse(computation, parameter, "its shape is not written")
+                refusal = Refusal("missing", "its shape is not written")
+                self._refuse(computation, parameter, refusal)
                 args.append(Tensor("refused", "", (), ()))
                 continue
             name = c.body.names.choose(parameter.name, "")
@@ -110,8 +110,8 @@ class _Importer:
             for index, shape in enumerate(shapes):
                 try:
                     array_shape(shape)
-                except RefusalError as refusal:
-                    self._refuse(computation, parameter, str(refusal))
+                except Refused as error:
+                    self._refuse(computation, parameter, error.refusal)
                 leaf = (
                     c.body.names.choose(f"{name}/{index}", "")
                     if parameter.shape.elements is not None
@@ -178,10 +178,12 @@ class _Importer:
 
     def _find(self, name: str) -> HloComputation:
         if not name:
-            raise RefusalError("it does not name the computation that it calls")
+            raise Refused("missing", "it does not name the computation that it calls")
         computation = self._computations.get(name.removeprefix("%"))
         if computation is None:
-            raise RefusalError(f'the computation "{name.removeprefix("%")}" is not in the text')
+            raise Refused(
+                "missing", f'the computation "{name.removeprefix("%")}" is not in the text'
+            )
         return computation
 
     def _call(
@@ -279,8 +281,8 @@ class _Importer:
             return self._instruction(c, instruction, args)
         try:
             c.shards[instruction.name] = devices.on_all_devices(c, instruction, args)
-        except (RefusalError, AttributeFormError) as refusal:
-            self._refuse(c.computation, instruction, str(refusal))
+        except (Refused, AttributeFormError) as error:
+            self._refuse(c.computation, instruction, _refusal(error))
             return _placeholder(c, instruction)
         return c.shards[instruction.name][0]
 
@@ -293,22 +295,22 @@ class _Importer:
         try:
             if translator is None:
                 hint = _WRITTEN_OUT if instruction.opcode == "rng-bit-generator" else ""
-                raise RefusalError(f"{instruction.opcode} is not translated{hint}")
+                raise Refused("unsupported", f"{instruction.opcode} is not translated{hint}")
             value = translator(c, instruction, args)
             _check_result(c, instruction, value)
-        except (RefusalError, AttributeFormError) as refusal:
+        except (Refused, AttributeFormError) as error:
             if not any(
                 leaf.type not in ONNX for arg in args for leaf in leaves(arg)
             ):  # else the cause is reported already
-                self._refuse(c.computation, instruction, str(refusal))
+                self._refuse(c.computation, instruction, _refusal(error))
             return _placeholder(c, instruction)
         c.body.finish(place, value, name)
         return value
 
     def _refuse(
-        self, computation: HloComputation, instruction: HloInstruction, reason: str
+        self, computation: HloComputation, instruction: HloInstruction, refusal: Refusal
     ) -> None:
-        self._problems[computation.name, instruction.name, reason] = None
+        self._problems[computation.name, instruction.name, refusal] = None
 
     # Fusions
 
@@ -333,7 +335,13 @@ class _Importer:
 
 
 def _refuse_in_scalars(_c: Context, i: HloInstruction, _args: list[Value]) -> Value:
-    raise RefusalError(f"{i.opcode} inside a computation that is applied to single elements")
+    raise Refused(
+        "unsupported", f"{i.opcode} inside a computation that is applied to single elements"
+    )
+
+
+def _refusal(error: Refused | AttributeFormError) -> Refusal:
+    return error.refusal if isinstance(error, Refused) else Refusal("invalid", str(error))
 
 
 def _metadata(instruction: HloInstruction) -> dict[str, str]:
@@ -360,19 +368,21 @@ def _check_call(
 ) -> None:
     """Refuse a call of itself, and arguments that do not fit the parameters."""
     if computation.name in c.active:
-        raise RefusalError(f"{computation.name} calls itself")
+        raise Refused("invalid", f"{computation.name} calls itself")
     if len(c.active) > _DEPTH:
-        raise RefusalError("calls are nested too deep")
+        raise Refused("unsupported", "calls are nested too deep")
     parameters = computation.parameters
     if len(parameters) != len(args):
-        raise RefusalError(
-            f"{computation.name} takes {len(parameters)} operands, it is called with {len(args)}"
+        raise Refused(
+            "invalid",
+            f"{computation.name} takes {len(parameters)} operands, it is called with {len(args)}",
         )
     for parameter, arg in zip(parameters, args, strict=True):
         if parameter.shape is not None and not _fits(parameter.shape, arg, batch):
-            raise RefusalError(
+            raise Refused(
+                "invalid",
                 f'parameter "{parameter.name}" of {computation.name} is {parameter.shape}, it '
-                "is called with another shape"
+                "is called with another shape",
             )
 
 
@@ -388,7 +398,7 @@ def _check_result(c: Context, instruction: HloInstruction, value: Value) -> None
         array_shape(leaf)
     if not _fits(shape, value, c.batch):
         actual = ", ".join(f"{leaf.type}{list(leaf.dims)}" for leaf in leaves(value))
-        raise RefusalError(f"its result is {instruction.shape}, its operands make {actual}")
+        raise Refused("invalid", f"its result is {instruction.shape}, its operands make {actual}")
 
 
 def _placeholder(c: Context, instruction: HloInstruction) -> Value:

@@ -28,6 +28,7 @@ from gehost import (
     PassRegistry,
     PassSpec,
     Refusal,
+    Refused,
     Region,
     Status,
     VendorError,
@@ -50,7 +51,6 @@ from gehost_linalg.groups.leave_alone import left_to_runtime
 from gehost_linalg.groups.lowered import PARAMETERS, Lowered, splat_of
 from gehost_linalg.groups.row_space import is_boundary
 from gehost_linalg.inline import inline_calls
-from gehost_linalg.lower.nodes import NotLowered
 from gehost_linalg.reshape import EXPANSION, MERGING, RESHAPE
 from gehost_linalg.splits import state_splits
 
@@ -119,9 +119,10 @@ class Plan:
                 if isinstance(region, Region):
                     try:
                         derive(*_as_function(region, operands(region)[0], region.outputs))
-                    except NotLowered as refused:
-                        if refused.place is not None:
-                            results[region.nodes[refused.place]] = str(refused)
+                    except Refused as refused:
+                        place = refused.refusal.subject  # of the node in the body
+                        if isinstance(place, int):
+                            results[region.nodes[place]] = str(refused)
         return results
 
     def _unfused_edges(self) -> list[tuple[Node, str]]:
@@ -259,7 +260,7 @@ class FuseElementwisePass(FusionBasePass):
         outputs = region.results if duplicate else region.outputs
         try:
             name = self._name(region, inputs, outputs)
-        except NotLowered as refused:
+        except Refused as refused:
             context.refuse(region.last, str(refused))
             return None
         result = context.replace(
@@ -271,7 +272,7 @@ class FuseElementwisePass(FusionBasePass):
         return result[0] if result else None
 
     def _name(self, region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-        """``gehost.linalg::<Kernel>_<hash>``; ``NotLowered`` if it cannot be derived."""
+        """``gehost.linalg::<Kernel>_<hash>``; ``Refused`` if it cannot be derived."""
         body, signature = _as_function(region, inputs, outputs)
         key = (body.key(), *signature)
         if key not in self._names:
@@ -282,12 +283,12 @@ class FuseElementwisePass(FusionBasePass):
 def _as_function(
     region: Region, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> tuple[Body, list[Signature]]:
-    """Return a region's body and the types of its inputs; ``NotLowered`` if a rank is unknown."""
+    """Return a region's body and the types of its inputs; ``Refused`` if a rank is unknown."""
     signature: list[Signature] = []
     for value in inputs:
         entry = Signature.of(value.type)
         if entry is None:
-            raise NotLowered(f"operand-unranked: {value.name}")
+            raise Refused("operand-unranked", value.name)
         signature.append(entry)
     return Body.of_nodes(region.nodes, inputs, outputs), signature
 

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from gehost import Refused
 from gehost_hlo.attributes import integer
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.literals import bits, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.elementwise import shift, signbit, tensors, unsigned
@@ -26,7 +27,7 @@ def _reduce_precision(c: Context, i: HloInstruction, args: list[Value]) -> Value
     exponent, mantissa = integer(i, "exponent_bits"), integer(i, "mantissa_bits")
     kind = x.type
     if kind not in _EXPONENT or exponent < 1 or mantissa < 0:
-        raise RefusalError(f"of {kind} to e{exponent}m{mantissa} it is not translated")
+        raise Refused("unsupported", f"of {kind} to e{exponent}m{mantissa} it is not translated")
     exponent, mantissa = min(exponent, _EXPONENT[kind]), min(mantissa, _MANTISSA[kind])
     if (exponent, mantissa) == (_EXPONENT[kind], _MANTISSA[kind]):
         return x
@@ -84,7 +85,7 @@ def _bitcast_convert(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         whole = reinterpret(c, x, f"u{own}")
         return reinterpret(c, _cut_bits(c, whole, f"u{width}"), kind)
     if not x.rank:
-        raise RefusalError(f"a scalar of {x.type} has too few bits for {kind}")
+        raise Refused("unsupported", f"a scalar of {x.type} has too few bits for {kind}")
     return reinterpret(c, _joined_bits(c, reinterpret(c, x, f"u{own}"), f"u{width}"), kind)
 
 
@@ -95,7 +96,7 @@ def _width(kind: str) -> int:
         return 8
     widths = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
     if kind not in widths:
-        raise RefusalError(f"ONNX cannot read the bits of {kind}")
+        raise Refused("unsupported", f"ONNX cannot read the bits of {kind}")
     return widths[kind]
 
 
@@ -127,7 +128,7 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
     """Read a tensor's bits as another type of the same width.
 
     Raises:
-        RefusalError: ONNX has no operator for it, and none can be made of arithmetic that is exact
+        Refused: ONNX has no operator for it, and none can be made of arithmetic that is exact
             for every number.
     """
     if kind == x.type:
@@ -149,7 +150,7 @@ def reinterpret(c: Context, x: Tensor, kind: str) -> Tensor:
         return c.cast(_bits_of_half(c, x), kind)
     if kind == "f16" and x.type in {"u16", "s16"}:
         return _half_of_bits(c, c.cast(c.cast(x, "u16"), "u32"))
-    raise RefusalError(f"ONNX cannot read the bits of {x.type} as {kind}")
+    raise Refused("unsupported", f"ONNX cannot read the bits of {x.type} as {kind}")
 
 
 def _bits_of_half(c: Context, x: Tensor) -> Tensor:
@@ -266,7 +267,7 @@ def _high_product(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     a, b = tensors(args, 2)
     kind = a.type
     if not is_integer(kind) or a.type != b.type or a.dims != b.dims or bits(kind) < 8:
-        raise RefusalError("its operands are no integers of one type and shape")
+        raise Refused("invalid", "its operands are no integers of one type and shape")
     if bits(kind) < 64:
         wide = "u64" if is_unsigned(kind) else "s64"
         product = c.apply("Mul", [c.cast(a, wide), c.cast(b, wide)])

@@ -6,9 +6,10 @@ import re
 
 from msgspec import structs
 
+from gehost import Refused
 from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import DOMAIN, RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import DOMAIN, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate import devices
 from gehost_hlo.translate.control import packed, results_of
@@ -84,13 +85,13 @@ def _tuple(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
 def _get_tuple_element(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
     index = integer(i, "index")
     if len(args) != 1 or isinstance(args[0], Tensor) or not 0 <= index < len(args[0]):
-        raise RefusalError(f"its operand has no element {index}")
+        raise Refused("invalid", f"its operand has no element {index}")
     return args[0][index]
 
 
 def _same(_c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     if len(args) != 1:
-        raise RefusalError(f"it has {len(args)} operands, expected 1")
+        raise Refused("invalid", f"it has {len(args)} operands, expected 1")
     return args[0]
 
 
@@ -115,7 +116,7 @@ def _custom_call(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         return top(c, x, k, largest=True)
     if target in devices.BOUNDARIES:
         return devices.BOUNDARIES[target](c, i, args)
-    raise RefusalError(f'a custom call of "{target}"')
+    raise Refused("unsupported", f'a custom call of "{target}"')
 
 
 def _collective(c: Context, i: HloInstruction, args: list[Value]) -> Value:
@@ -145,9 +146,9 @@ def _start(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     opcode = i.opcode.removesuffix("-start")
     place, shape = _PLACE_OF_RESULT[opcode], i.shape
     if shape is None:
-        raise RefusalError("its shape is not written")
+        raise Refused("missing", "its shape is not written")
     if place is not None and (shape.elements is None or len(shape.elements) < 2):
-        raise RefusalError(f"{shape} holds no operand and result")
+        raise Refused("invalid", f"{shape} holds no operand and result")
     if opcode == "async":
         result = c.call(c, c.find(i.attributes.get("calls", "")), args, c.body.instruction, c.batch)
     elif opcode == "copy":
@@ -171,7 +172,7 @@ def _done(_c: Context, i: HloInstruction, args: list[Value]) -> Value:
     opcode = i.opcode.removesuffix("-done")
     place = _PLACE_OF_RESULT[opcode]
     if len(args) != 1 or (place is not None and isinstance(args[0], Tensor)):
-        raise RefusalError("its operand is no result of a -start instruction")
+        raise Refused("invalid", "its operand is no result of a -start instruction")
     return args[0] if place is None or isinstance(args[0], Tensor) else args[0][place]
 
 

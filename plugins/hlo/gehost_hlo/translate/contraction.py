@@ -6,9 +6,10 @@ import itertools
 import math
 import string
 
+from gehost import Refused
 from gehost_hlo.attributes import DimensionWindow, dim_labels, dimensions, integer, window
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.elementwise import tensors
@@ -37,9 +38,9 @@ def _dot(c: Context, i: HloInstruction, args: list[Value]) -> Value:
             not 0 <= p < a.rank or not 0 <= q < b.rank or a.dims[p] != b.dims[q] for p, q in pairs
         )
     ):
-        raise RefusalError(f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
+        raise Refused("invalid", f"its dimensions do not fit {list(a.dims)} and {list(b.dims)}")
     if any(is_float(operand.type) != is_float(kind) for operand in (a, b)):
-        raise RefusalError(f"its result is {kind}, its operands are {a.type} and {b.type}")
+        raise Refused("invalid", f"its result is {kind}, its operands are {a.type} and {b.type}")
     run = _type_of_sum(a.type, b.type, kind)
     a, b = c.cast(a, run), c.cast(b, run)
     product = _product(c, a, b, batch_a, batch_b, sum_a, sum_b)
@@ -140,7 +141,9 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         or [row.size for row in windows] != sizes
         or min(groups, batch_groups) != 1
     ):
-        raise RefusalError(f"its window and groups do not fit {list(x.dims)} and {list(w.dims)}")
+        raise Refused(
+            "invalid", f"its window and groups do not fit {list(x.dims)} and {list(w.dims)}"
+        )
     run = _type_of_sum(x.type, w.type, kind)
     x = c.transpose(c.cast(x, run), [labels.batch, labels.feature, *labels.spatial])
     w = c.transpose(
@@ -151,8 +154,9 @@ def _convolution(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         x = _batch_to_features(c, x, batch_groups)
         groups = batch_groups
     if x.dims[0] and (x.dims[1] != w.dims[1] * groups or w.dims[0] % groups):
-        raise RefusalError(
-            f"{x.dims[1]} features in {groups} groups do not fit a kernel of {list(w.dims)}"
+        raise Refused(
+            "invalid",
+            f"{x.dims[1]} features in {groups} groups do not fit a kernel of {list(w.dims)}",
         )
     rows = [(0, 0, 0), (0, 0, 0)]
     for row in windows:
@@ -188,7 +192,7 @@ def _batch_to_features(c: Context, x: Tensor, groups: int) -> Tensor:
     """
     batch, features, *spatial = x.dims
     if batch % groups:
-        raise RefusalError(f"a batch of {batch} does not split into {groups} groups")
+        raise Refused("invalid", f"a batch of {batch} does not split into {groups} groups")
     split = c.reshape(x, [groups, batch // groups, features, *spatial])
     moved = c.transpose(split, [1, 0, 2, *range(3, x.rank + 1)])
     return c.reshape(moved, [batch // groups, groups * features, *spatial])
@@ -251,9 +255,10 @@ def _unrolled(
     """
     count = math.prod(row.size for row in windows)
     if count > UNROLLED:
-        raise RefusalError(
+        raise Refused(
+            "unsupported",
             f"ONNX Runtime has no Conv for {x.type}, and a kernel of {count} places is too large "
-            "to unroll"
+            "to unroll",
         )
     x = c.pad(
         x, c.number(0, x.type), [(0, 0, 0), (0, 0, 0), *((low, high, 0) for low, high in pads)]
@@ -278,7 +283,7 @@ def _unrolled(
         moved = c.transpose(product, [2, 0, 1, *range(3, rank)])
         total = moved if total is None else c.apply("Add", [total, moved])
     if total is None:
-        raise RefusalError("its window is empty")
+        raise Refused("invalid", "its window is empty")
     return c.reshape(total, dims)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gehost import Refused
 from gehost_hlo.attributes import called
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import Nested, Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction, Shape
 from gehost_hlo.translate.trips import trip_count
@@ -30,7 +31,7 @@ def packed(shape: Shape, tensors: Sequence[Tensor]) -> Value:
 def results_of(i: HloInstruction) -> list[Shape]:
     """Return the arrays that an instruction makes."""
     if i.shape is None:
-        raise RefusalError("its shape is not written")
+        raise Refused("missing", "its shape is not written")
     return [array_shape(leaf) for leaf in i.shape.leaves()]
 
 
@@ -39,7 +40,7 @@ def check_value(value: Value, shapes: Sequence[Shape], subject: str) -> list[Ten
     if [(part.type, part.dims) for part in parts] != [
         (shape.type, shape.dimensions) for shape in shapes
     ]:
-        raise RefusalError(f"{subject} has another shape than its result")
+        raise Refused("invalid", f"{subject} has another shape than its result")
     return parts
 
 
@@ -54,7 +55,7 @@ def _while(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         c.find(i.attributes.get("body", "")),
     )
     if len(args) != 1:
-        raise RefusalError(f"it has {len(args)} operands, expected 1")
+        raise Refused("invalid", f"it has {len(args)} operands, expected 1")
     state = check_value(args[0], shapes, "its operand")
     name = c.body.instruction
     if c.settings.unroll:
@@ -105,7 +106,7 @@ def _unrolled(
 def condition_of(c: Context, computation: HloComputation, value: Value, scope: str) -> Tensor:
     (flag,) = leaves(c.call(c, computation, [value], scope, None)) or [None]
     if flag is None or flag.type != "pred" or flag.dims != ():
-        raise RefusalError(f"its condition {computation.name} does not make a pred[]")
+        raise Refused("invalid", f"its condition {computation.name} does not make a pred[]")
     return flag
 
 
@@ -136,7 +137,7 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     shapes = results_of(i)
     selector = args[0] if args else ()
     if not isinstance(selector, Tensor) or selector.dims != () or is_float(selector.type):
-        raise RefusalError("its first operand is no scalar of pred or integers")
+        raise Refused("invalid", "its first operand is no scalar of pred or integers")
     attributes = i.attributes
     if selector.type == "pred":
         named = [attributes.get("true_computation", ""), attributes.get("false_computation", "")]
@@ -144,7 +145,7 @@ def _conditional(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         named = [name for attribute, name in called(i) if attribute == "branch_computations"]
     branches = [c.find(name) for name in named]
     if len(branches) != len(args) - 1 or not branches:
-        raise RefusalError(f"it has {len(branches)} branches and {len(args)} operands")
+        raise Refused("invalid", f"it has {len(branches)} branches and {len(args)} operands")
     name = c.body.instruction
 
     def branch(number: int) -> Callable[[Context], Value]:

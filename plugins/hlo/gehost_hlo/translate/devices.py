@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gehost import Refused
 from gehost_hlo.attributes import (
     called,
     dimension,
@@ -22,7 +23,7 @@ from gehost_hlo.attributes import (
     tile_devices,
 )
 from gehost_hlo.context import Context
-from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import Nested, Tensor, Value, leaves
 from gehost_hlo.module import HloInstruction
 from gehost_hlo.translate.control import check_value, condition_of, finish, packed, results_of
 from gehost_hlo.translate.elementwise import tensors
@@ -91,18 +92,20 @@ def boundary(c: Context, i: HloInstruction, kind: str) -> tuple[Mesh, list[Layou
     meshes = {name: (axes, rest) for name, axes, rest in _MESH.findall(_meshes(c))}
     names = {name for name, _ in rows}
     if manual is None or len(names) != 1 or not names <= meshes.keys():
-        raise RefusalError("its mesh or its shardings are not in the text")
+        raise Refused("missing", "its mesh or its shardings are not in the text")
     axes_text, rest = meshes[names.pop()]
     mesh = Mesh({name: int(size) for name, size in _AXIS.findall(axes_text)})
     automatic = [
         name for name, size in mesh.axes.items() if size > 1 and f'"{name}"' not in manual[1]
     ]
     if automatic or rest.strip():
-        raise RefusalError("shard_map over some of the axes, or an own order of devices")
+        raise Refused("unsupported", "shard_map over some of the axes, or an own order of devices")
     if mesh.devices > MOST:
-        raise RefusalError(f"a mesh of {mesh.devices} devices is not written out, {MOST} at most")
+        raise Refused(
+            "unsupported", f"a mesh of {mesh.devices} devices is not written out, {MOST} at most"
+        )
     if ":(" in part[0] if part is not None else False:
-        raise RefusalError("a dimension is split along a part of an axis")
+        raise Refused("unsupported", "a dimension is split along a part of an axis")
     return mesh, [
         [re.findall(r'"([^"]+)"', axes) for axes in re.findall(r"\{([^}]*)\}", row)]
         for _, row in rows
@@ -118,7 +121,7 @@ def enter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     arrays = tensors(args, len(args))
     mesh, layouts = boundary(c, i, "in")
     if len(layouts) != len(arrays) or i.shape is None:
-        raise RefusalError(f"it has {len(arrays)} operands, {len(layouts)} shardings")
+        raise Refused("invalid", f"it has {len(arrays)} operands, {len(layouts)} shardings")
     c.shards[i.name] = [
         packed(
             i.shape, [_part(c, x, mesh, dims, d) for x, dims in zip(arrays, layouts, strict=True)]
@@ -146,7 +149,7 @@ def leave(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     ]
     parts = [[leaf for value in values for leaf in leaves(value[d])] for d in range(mesh.devices)]
     if i.shape is None or any(len(row) != len(layouts) for row in parts):
-        raise RefusalError(f"it has {len(parts[0])} arrays, {len(layouts)} shardings")
+        raise Refused("invalid", f"it has {len(parts[0])} arrays, {len(layouts)} shardings")
     whole = [
         _joined(c, mesh, layout, [row[k] for row in parts], 0, {})
         for k, layout in enumerate(layouts)
@@ -188,11 +191,13 @@ def _tiling(c: Context, i: HloInstruction, rank: int) -> tuple[Mesh, Layout, lis
     if layout is not None and layout.kind == "replicated":
         tiles, order = (1,) * rank, list(range(_device_count(c)))
     elif layout is None or len(layout.tiles) != rank + layout.replicated_last:
-        raise RefusalError("the sharding of its array is not that of parts or copies")
+        raise Refused("unsupported", "the sharding of its array is not that of parts or copies")
     else:
         tiles, order = layout.tiles[:rank], tile_devices(layout)
     if len(order) > MOST:
-        raise RefusalError(f"a mesh of {len(order)} devices is not written out, {MOST} at most")
+        raise Refused(
+            "unsupported", f"a mesh of {len(order)} devices is not written out, {MOST} at most"
+        )
     names = [str(axis) for axis in range(rank)]
     copies = len(order) // math.prod(tiles)
     mesh = Mesh({**dict(zip(names, tiles, strict=True)), "copies": copies})
@@ -204,7 +209,7 @@ def _device_count(c: Context) -> int:
     layouts = [sharding(i) for i in c.defined.values() if "sharding" in i.attributes]
     counts = {math.prod(layout.tiles) for layout in layouts if layout and layout.tiles}
     if len(counts) != 1:
-        raise RefusalError("its shardings do not say how many devices there are")
+        raise Refused("missing", "its shardings do not say how many devices there are")
     return counts.pop()
 
 
@@ -213,7 +218,7 @@ def enter_partitions(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     own = sharding(i)
     if own is None or own.kind != "manual":
-        raise RefusalError("shard_map over some of the axes")
+        raise Refused("unsupported", "shard_map over some of the axes")
     mesh, layout, order = _tiling(c, c.defined[i.operands[0].name], x.rank)
     parts = {d: _part(c, x, mesh, layout, place) for place, d in enumerate(order)}
     c.shards[i.name] = [parts[device] for device in range(len(order))]
@@ -253,7 +258,7 @@ def on_all_devices(c: Context, i: HloInstruction, args: list[Value]) -> list[Val
         return c.call_on_all(c, computation, per_device, c.body.names.choose(i.name, c.scope))
     if _has_collectives(c, i):
         if i.opcode != "while":
-            raise RefusalError(f"a collective inside of {i.opcode}")
+            raise Refused("unsupported", f"a collective inside of {i.opcode}")
         return _loop(c, i, per_device)
     results: dict[tuple[int, ...], Value] = {}
     for row in per_device:  # equal on some devices, as behind an all-reduce
@@ -323,7 +328,7 @@ def _collective(c: Context, i: HloInstruction, per_device: list[list[Value]]) ->
         for device, value in zip(group, _GROUPS[i.opcode](c, i, rows), strict=True):
             results[device] = value
     if any(value == () for value in results):
-        raise RefusalError("its replica_groups leave out a device")
+        raise Refused("invalid", "its replica_groups leave out a device")
     return results
 
 
@@ -331,7 +336,7 @@ def _permuted(c: Context, i: HloInstruction, arrays: list[list[Tensor]]) -> list
     """A device that nobody sends to gets zeros."""
     sources = {target: source for source, target in source_target_pairs(i)}
     if not set(sources) | set(sources.values()) <= set(range(len(arrays))):
-        raise RefusalError("its source_target_pairs name another device")
+        raise Refused("invalid", "its source_target_pairs name another device")
     zeros = [c.number(0, x.type, x.dims) for x in arrays[0]]
     rows = [
         arrays[sources[device]] if device in sources else zeros for device in range(len(arrays))
@@ -378,7 +383,7 @@ def _all_to_all(c: Context, i: HloInstruction, rows: list[list[Tensor]]) -> list
     count = len(rows)
     if "dimensions" not in i.attributes:
         if any(len(row) != count for row in rows):
-            raise RefusalError(f"it has {len(rows[0])} operands for {count} devices")
+            raise Refused("invalid", f"it has {len(rows[0])} operands for {count} devices")
         return [tuple(row[place] for row in rows) for place in range(count)]
     axis = dimension(i, rows[0][0].rank)
     return [
@@ -390,7 +395,7 @@ def _all_to_all(c: Context, i: HloInstruction, rows: list[list[Tensor]]) -> list
 def _block(c: Context, x: Tensor, axis: int, place: int, count: int) -> Tensor:
     size = x.dims[axis] // count
     if size * count != x.dims[axis]:
-        raise RefusalError(f"{x.dims[axis]} elements are no {count} equal blocks")
+        raise Refused("invalid", f"{x.dims[axis]} elements are no {count} equal blocks")
     cut = [(0, whole, 1) for whole in x.dims]
     cut[axis] = (place * size, (place + 1) * size, 1)
     return c.slice(x, cut)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gehost import Refused
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.literals import NUMPY, array_of, bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloInstruction
 
@@ -25,13 +26,13 @@ def tensors(args: list[Value], count: int) -> list[Tensor]:
     """Return the operands as arrays.
 
     Raises:
-        RefusalError: there are more or fewer, or one is a tuple.
+        Refused: there are more or fewer, or one is a tuple.
     """
     if len(args) != count:
-        raise RefusalError(f"it has {len(args)} operands, expected {count}")
+        raise Refused("invalid", f"it has {len(args)} operands, expected {count}")
     operands = [arg for arg in args if isinstance(arg, Tensor)]
     if len(operands) != count:
-        raise RefusalError("an operand is a tuple, expected an array")
+        raise Refused("invalid", "an operand is a tuple, expected an array")
     return operands
 
 
@@ -53,8 +54,8 @@ def _two(function: _Binary) -> Translator:
     def translate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         a, b = tensors(args, 2)
         if a.dims != b.dims or a.type != b.type:
-            raise RefusalError(
-                f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
+            raise Refused(
+                "invalid", f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
             )
         constant = _folded(i.opcode, a, b)
         return function(c, a, b) if constant is None else constant
@@ -67,7 +68,7 @@ def _unary(op: str) -> Translator:
 
     def run(c: Context, x: Tensor) -> Tensor:
         if not is_float(x.type):
-            raise RefusalError(f"its operand is {x.type}, expected a float")
+            raise Refused("invalid", f"its operand is {x.type}, expected a float")
         return c.apply(op, [x])
 
     return _one(run)
@@ -84,7 +85,7 @@ def _of_numbers(function: _Unary) -> Translator:
 def _of_integers(function: _Unary) -> Translator:
     def run(c: Context, x: Tensor) -> Tensor:
         if not is_integer(x.type):
-            raise RefusalError(f"its operand is {x.type}, expected an integer")
+            raise Refused("invalid", f"its operand is {x.type}, expected an integer")
         return function(c, x)
 
     return _one(run)
@@ -92,7 +93,7 @@ def _of_integers(function: _Unary) -> Translator:
 
 def _check_number(x: Tensor) -> None:
     if x.type == "pred":
-        raise RefusalError("it has no meaning for pred")
+        raise Refused("invalid", "it has no meaning for pred")
 
 
 def _binary(op: str, logical: str = "", bitwise: str = "") -> Translator:
@@ -101,7 +102,7 @@ def _binary(op: str, logical: str = "", bitwise: str = "") -> Translator:
     def run(c: Context, a: Tensor, b: Tensor) -> Tensor:
         name = logical if a.type == "pred" else bitwise if bitwise and is_integer(a.type) else op
         if not name:
-            raise RefusalError(f"it has no meaning for {a.type}")
+            raise Refused("invalid", f"it has no meaning for {a.type}")
         return c.apply(name, [a, b])
 
     return _two(run)
@@ -200,8 +201,9 @@ def negate(c: Context, x: Tensor) -> Tensor:
 
 def _power(c: Context, a: Tensor, b: Tensor) -> Tensor:
     if not is_float(a.type):
-        raise RefusalError(
-            f"ONNX Runtime computes Pow of {a.type} in floating point, which is not exact"
+        raise Refused(
+            "unsupported",
+            f"ONNX Runtime computes Pow of {a.type} in floating point, which is not exact",
         )
     return c.apply("Pow", [a, b])
 
@@ -261,7 +263,7 @@ def _cube_root(c: Context, x: Tensor) -> Tensor:
 def _in_float(c: Context, x: Tensor, run: _Unary) -> Tensor:
     """Run several steps of a 16-bit float in f32, rounding once."""
     if not is_float(x.type):
-        raise RefusalError(f"its operand is {x.type}, expected a float")
+        raise Refused("invalid", f"its operand is {x.type}, expected a float")
     return run(c, x) if x.type in {"f32", "f64"} else c.cast(run(c, c.cast(x, "f32")), x.type)
 
 
@@ -303,7 +305,7 @@ def _atan2(c: Context, y: Tensor, x: Tensor) -> Tensor:
     π has the sign of y.
     """
     if not is_float(y.type):
-        raise RefusalError(f"its operands are {y.type}, expected floats")
+        raise Refused("invalid", f"its operands are {y.type}, expected floats")
     if y.type not in {"f32", "f64"}:
         return c.cast(_atan2(c, c.cast(y, "f32"), c.cast(x, "f32")), y.type)
     kind = y.type
@@ -354,7 +356,7 @@ def shift(c: Context, a: Tensor, b: Tensor, direction: str) -> Tensor:
     By more, or by a negative number, nothing is left.
     """
     if not is_integer(a.type):
-        raise RefusalError(f"it has no meaning for {a.type}")
+        raise Refused("invalid", f"it has no meaning for {a.type}")
     width, kind = bits(a.type), a.type
     value, count = c.cast(a, unsigned(kind)), c.cast(b, unsigned(kind))
     if b.number is not None and 0 <= int(b.number) < width:
@@ -420,11 +422,11 @@ def _compare(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     a, b = tensors(args, 2)
     direction = i.attributes.get("direction", "")
     if direction not in COMPARE:
-        raise RefusalError(f'direction="{direction}" is not known')
+        raise Refused("invalid", f'direction="{direction}" is not known')
     total = is_float(a.type) and i.attributes.get("type") == "TOTALORDER"
     if a.dims != b.dims or a.type != b.type:
-        raise RefusalError(
-            f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
+        raise Refused(
+            "invalid", f"its operands differ: {a.type}{list(a.dims)} and {b.type}{list(b.dims)}"
         )
     if total:
         signed = not all(_is_canonical(c, operand.name) for operand in i.operands)
@@ -504,10 +506,10 @@ def _total_order(c: Context, a: Tensor, b: Tensor, direction: str, *, signed: bo
 def _select(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     condition, yes, no = tensors(args, 3)
     if condition.type != "pred" or yes.type != no.type or yes.dims != no.dims:
-        raise RefusalError("expected a pred and two operands of one type and shape")
+        raise Refused("invalid", "expected a pred and two operands of one type and shape")
     if condition.dims not in {yes.dims, ()}:
-        raise RefusalError(
-            f"its condition is {list(condition.dims)}, its operands are {list(yes.dims)}"
+        raise Refused(
+            "invalid", f"its condition is {list(condition.dims)}, its operands are {list(yes.dims)}"
         )
     if condition.number is not None:
         return yes if condition.number else no
@@ -519,14 +521,14 @@ def _select(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
 def _clamp(c: Context, _i: HloInstruction, args: list[Value]) -> Value:
     low, x, high = tensors(args, 3)
     if low.type != x.type or high.type != x.type:
-        raise RefusalError("its operands have different types")
+        raise Refused("invalid", "its operands have different types")
     bounds = [
         bound if bound.dims == x.dims else c.broadcast(bound, x.dims, [])
         for bound in (low, high)
         if bound.dims in {x.dims, ()}
     ]
     if len(bounds) != 2:
-        raise RefusalError("its bounds are neither scalars nor of the operand's shape")
+        raise Refused("invalid", "its bounds are neither scalars nor of the operand's shape")
     return c.apply("Min", [c.apply("Max", [x, bounds[0]]), bounds[1]])
 
 
@@ -597,13 +599,14 @@ def _constant(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
         try:
             array = array_of(i.literal, shape)
         except ValueError as error:
-            raise RefusalError(
-                f"its literal is no {shape.type}{list(shape.dimensions)}: {error}"
+            raise Refused(
+                "invalid", f"its literal is no {shape.type}{list(shape.dimensions)}: {error}"
             ) from error
     if c.batch is not None:
         if shape.dimensions:
-            raise RefusalError(
-                "it makes an array inside a computation that is applied to single elements"
+            raise Refused(
+                "unsupported",
+                "it makes an array inside a computation that is applied to single elements",
             )
         return Tensor("", shape.type, c.batch, (), array)
     return Tensor("", shape.type, shape.dimensions, shape.dimensions, array, c.body.instruction)
@@ -622,15 +625,17 @@ def _elided(c: Context, i: HloInstruction) -> Any:
         return draw.standard_normal(shape.dimensions).astype(dtype)
     arrays = c.settings.constants
     if arrays is None:
-        raise RefusalError(
-            "elided: print with print_large_constants, or give --constants (gehost hlo import)"
+        raise Refused(
+            "missing",
+            "elided: print with print_large_constants, or give --constants (gehost hlo import)",
         )
     if i.name not in arrays:
-        raise RefusalError("elided, and the file of --constants has no array of its name")
+        raise Refused("missing", "elided, and the file of --constants has no array of its name")
     array = arrays[i.name]
     if array.shape != shape.dimensions or not np.can_cast(array.dtype, dtype, "same_kind"):
-        raise RefusalError(
-            f"the array of --constants is {array.dtype}{list(array.shape)}, expected {shape}"
+        raise Refused(
+            "invalid",
+            f"the array of --constants is {array.dtype}{list(array.shape)}, expected {shape}",
         )
     return array.astype(dtype)
 

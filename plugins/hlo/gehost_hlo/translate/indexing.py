@@ -12,9 +12,10 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
+from gehost import Refused
 from gehost_hlo.attributes import dimensions, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import Nested, RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import Nested, Tensor, Value, leaves
 from gehost_hlo.literals import NUMPY, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.control import finish
@@ -67,7 +68,7 @@ def _index(
     fit.
     """
     if not is_integer(indices.type):
-        raise RefusalError(f"its indices are {indices.type}, expected integers")
+        raise Refused("invalid", f"its indices are {indices.type}, expected integers")
     _check(n, operand, indices, result)
     outer = [axis for axis in range(len(result)) if axis not in n.window]
     if n.vector == indices.rank:
@@ -76,10 +77,10 @@ def _index(
     if len(batch_axes) != len(outer) or [indices.dims[axis] for axis in batch_axes] != [
         result[axis] for axis in outer
     ]:
-        raise RefusalError("its indices do not fit its dimension numbers")
+        raise Refused("invalid", "its indices do not fit its dimension numbers")
     if len(n.starts) != indices.dims[n.vector]:
-        raise RefusalError(
-            "its indices have another number of components than its dimension numbers"
+        raise Refused(
+            "invalid", "its indices have another number of components than its dimension numbers"
         )
     place = dict(zip(batch_axes, outer, strict=True))
     starts: list[Tensor] = []
@@ -115,7 +116,7 @@ def _check(n: _Numbers, operand: Tensor, indices: Tensor, result: tuple[int, ...
         and 0 <= n.vector <= indices.rank
     )
     if not is_plain:
-        raise RefusalError("its dimension numbers do not fit its operands")
+        raise Refused("invalid", "its dimension numbers do not fit its operands")
 
 
 def _axes(axes: Sequence[int], rank: int) -> bool:
@@ -125,7 +126,7 @@ def _axes(axes: Sequence[int], rank: int) -> bool:
 def _pairs(i: HloInstruction, first: str, second: str) -> tuple[tuple[int, int], ...]:
     left, right = dimensions(i, first), dimensions(i, second)
     if len(left) != len(right):
-        raise RefusalError(f"{first} and {second} have different lengths")
+        raise Refused("invalid", f"{first} and {second} have different lengths")
     return tuple(zip(left, right, strict=True))
 
 
@@ -139,7 +140,7 @@ def _within(
     batching = {own for own, _ in n.batching}
     axes = [axis for axis in range(operand.rank) if axis not in n.dropped and axis not in batching]
     if len(axes) != len(n.window):
-        raise RefusalError("its dimension numbers do not fit its operand")
+        raise Refused("invalid", "its dimension numbers do not fit its operand")
     return [
         (axis, _line(c, result[place], result, place))
         for axis, place in zip(axes, n.window, strict=True)
@@ -161,14 +162,14 @@ def _gather(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if len(sizes) != operand.rank or any(
         size > whole for size, whole in zip(sizes, operand.dims, strict=True)
     ):
-        raise RefusalError(f"its slice_sizes do not fit {list(operand.dims)}")
+        raise Refused("invalid", f"its slice_sizes do not fit {list(operand.dims)}")
     rows = _rows(c, operand, indices, n, result)
     if rows is not None:
         return rows
     base, starts = _index(c, operand, indices, result, n)
     within = _within(c, operand, result, n)
     if any(result[place] != sizes[axis] for (axis, _), place in zip(within, n.window, strict=True)):
-        raise RefusalError("its slice_sizes are not those of its result")
+        raise Refused("invalid", "its slice_sizes are not those of its result")
     strides = _strides(operand.dims)
     for axis, start in zip(n.starts, starts, strict=True):
         clamped = _clamped(c, start, operand.dims[axis] - sizes[axis])
@@ -238,7 +239,7 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         source.dims != sources[0].dims or operand.dims != operands[0].dims
         for operand, source in zip(operands, sources, strict=True)
     ):
-        raise RefusalError("its operands or its updates have different shapes")
+        raise Refused("invalid", "its operands or its updates have different shapes")
     operand, updates = operands[0], sources[0]
     n = _Numbers(
         dimensions(i, "update_window_dims"),
@@ -249,7 +250,7 @@ def _scatter(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         (),
     )
     if updates.type != operand.type:
-        raise RefusalError(f"its updates are {updates.type}, its operand is {operand.type}")
+        raise Refused("invalid", f"its updates are {updates.type}, its operand is {operand.type}")
     opcode, reduction = _reduction(c, i) if count == 1 else ("", "")
     if opcode == "subtract":
         updates = negate(c, updates)
@@ -330,7 +331,7 @@ def _combined(
     old = [c.move("Gather", flat, [where], place.dims) for flat in flats]
     new = leaves(c.call(c, computation, [*old, *updates], c.body.instruction, place.dims))
     if [item.type for item in new] != [flat.type for flat in flats]:
-        raise RefusalError(f"its computation {computation.name} makes other types")
+        raise Refused("invalid", f"its computation {computation.name} makes other types")
     return [
         c.move("ScatterElements", flat, [where, _carried(c, item)], flat.dims, axis=0)
         for flat, item in zip(flats, new, strict=True)
@@ -448,7 +449,7 @@ def _dynamic_slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     x, *starts = tensors(args, max(1, len(args)))
     sizes = dimensions(i, "dynamic_slice_sizes")
     if len(sizes) != x.rank or any(size > whole for size, whole in zip(sizes, x.dims, strict=True)):
-        raise RefusalError(f"its dynamic_slice_sizes do not fit {list(x.dims)}")
+        raise Refused("invalid", f"its dynamic_slice_sizes do not fit {list(x.dims)}")
     positions = _starts(c, starts, x.dims, sizes)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
@@ -471,8 +472,9 @@ def _starts(
     if len(starts) != len(dims) or any(
         start.dims != () or not is_integer(start.type) for start in starts
     ):
-        raise RefusalError(
-            f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer"
+        raise Refused(
+            "invalid",
+            f"it has {len(starts)} starts for {len(dims)} dimensions, or one is no scalar integer",
         )
     return [
         None if size == whole else _clamped(c, start, whole - size)
@@ -491,8 +493,9 @@ def _dynamic_update_slice(c: Context, _i: HloInstruction, args: list[Value]) -> 
         or update.type != x.type
         or any(a > b for a, b in zip(update.dims, x.dims, strict=True))
     ):
-        raise RefusalError(
-            f"an update of {update.type}{list(update.dims)} does not fit {x.type}{list(x.dims)}"
+        raise Refused(
+            "invalid",
+            f"an update of {update.type}{list(update.dims)} does not fit {x.type}{list(x.dims)}",
         )
     positions = _starts(c, starts, x.dims, update.dims)
     axes = [axis for axis, position in enumerate(positions) if position is not None]

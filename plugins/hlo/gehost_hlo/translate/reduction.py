@@ -13,9 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from gehost import Refused
 from gehost_hlo.attributes import dimensions, metadata
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import Tensor, Value, leaves
 from gehost_hlo.kernels import carrier
 from gehost_hlo.literals import NUMPY, is_float
 from gehost_hlo.module import HloComputation, HloInstruction
@@ -55,19 +56,21 @@ def reducer(c: Context, i: HloInstruction) -> HloComputation | str:
     It is the opcode where the text lacks the computation and the user lets it be assumed.
     """
     name = i.attributes.get("to_apply", "").removeprefix("%")
-    with contextlib.suppress(RefusalError):
+    with contextlib.suppress(Refused):
         return c.find(name)
     op_type = metadata(i).get("op_type", "")
     assumed = _ASSUMED.get(op_type)
     if assumed is None:
-        raise RefusalError(
+        raise Refused(
+            "missing",
             f'its to_apply "{name}" is not in the text, and op_type="{op_type}" does not tell the '
-            "reduction"
+            "reduction",
         )
     if not c.settings.assume_reductions:
-        raise RefusalError(
+        raise Refused(
+            "missing",
             f'its to_apply "{name}" is not in the text; --assume-reductions takes it as {assumed}, '
-            f'from op_type="{op_type}"'
+            f'from op_type="{op_type}"',
         )
     return assumed
 
@@ -130,8 +133,9 @@ def _reduce(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         if single is not None:
             return results(i, [single])
     if isinstance(computation, str):
-        raise RefusalError(
-            f"{computation} of {operands[0].type} is not translated without its computation"
+        raise Refused(
+            "unsupported",
+            f"{computation} of {operands[0].type} is not translated without its computation",
         )
     if len(operands) == 2 and len(axes) == 1:
         result = _argument(c, computation, operands, initials, axes[0], dims)
@@ -146,19 +150,19 @@ def _operands(
     count = len(args) // 2
     arrays = [arg for arg in args if isinstance(arg, Tensor)]
     if len(arrays) != len(args) or len(args) % 2 or not count:
-        raise RefusalError(
-            f"it has {len(args)} operands, expected arrays and as many initial values"
+        raise Refused(
+            "invalid", f"it has {len(args)} operands, expected arrays and as many initial values"
         )
     axes = dimensions(i)
     operands, initials = arrays[:count], arrays[count:]
     if any(operand.dims != operands[0].dims for operand in operands) or any(
         initial.dims != () for initial in initials
     ):
-        raise RefusalError("its operands differ in shape, or an initial value is no scalar")
+        raise Refused("invalid", "its operands differ in shape, or an initial value is no scalar")
     if any(a.type != b.type for a, b in zip(operands, initials, strict=True)):
-        raise RefusalError("an initial value has another type than its operand")
+        raise Refused("invalid", "an initial value has another type than its operand")
     if len(set(axes)) != len(axes) or any(not 0 <= axis < operands[0].rank for axis in axes):
-        raise RefusalError(f"it reduces dimensions {list(axes)} of {operands[0].rank}")
+        raise Refused("invalid", f"it reduces dimensions {list(axes)} of {operands[0].rank}")
     return operands, initials, tuple(sorted(axes))
 
 

@@ -4,9 +4,10 @@ concatenate, pad, iota.
 
 from __future__ import annotations
 
+from gehost import Refused
 from gehost_hlo.attributes import dimension, dimensions, integer, padding, slices
 from gehost_hlo.context import Context, Translator, array_shape
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.module import HloInstruction, Shape
 from gehost_hlo.translate.bits import reinterpret
 from gehost_hlo.translate.elementwise import tensors
@@ -21,9 +22,10 @@ def _broadcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if not is_valid or any(
         size != shape.dimensions[axis] for size, axis in zip(x.dims, axes, strict=True)
     ):
-        raise RefusalError(
+        raise Refused(
+            "invalid",
             f"{list(x.dims)} cannot be broadcast to {list(shape.dimensions)} by "
-            f"dimensions={{{','.join(map(str, axes))}}}"
+            f"dimensions={{{','.join(map(str, axes))}}}",
         )
     return c.broadcast(x, shape.dimensions, axes)
 
@@ -32,8 +34,9 @@ def _reshape(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape = array_shape(i.shape)
     if x.size != shape.size:
-        raise RefusalError(
-            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}"
+        raise Refused(
+            "invalid",
+            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}",
         )
     return c.reshape(x, shape.dimensions)
 
@@ -49,8 +52,9 @@ def _bitcast(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     definition = operand.instruction or c.defined[operand.name]
     source = definition.shape or operand.shape or Shape(x.type, x.dims)
     if x.size != shape.size:
-        raise RefusalError(
-            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}"
+        raise Refused(
+            "invalid",
+            f"{list(x.dims)} has {x.size} elements, {list(shape.dimensions)} has {shape.size}",
         )
     before, after = _major_to_minor(source), _major_to_minor(shape)
     physical = c.transpose(reinterpret(c, x, shape.type), before)
@@ -69,7 +73,7 @@ def move_scalar(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     shape = array_shape(i.shape)
     if shape.dimensions:
-        raise RefusalError(f"{i.opcode} to {shape} where single elements are computed")
+        raise Refused("unsupported", f"{i.opcode} to {shape} where single elements are computed")
     return reinterpret(c, x, shape.type)
 
 
@@ -77,9 +81,10 @@ def _transpose(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     permutation = dimensions(i)
     if sorted(permutation) != list(range(x.rank)):
-        raise RefusalError(
+        raise Refused(
+            "invalid",
             f"dimensions={{{','.join(map(str, permutation))}}} is no permutation of {x.rank} "
-            "dimensions"
+            "dimensions",
         )
     return c.transpose(x, permutation)
 
@@ -91,7 +96,7 @@ def _slice(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         not 0 <= start <= limit <= size or stride < 1
         for (start, limit, stride), size in zip(rows, x.dims, strict=True)
     ):
-        raise RefusalError(f"its slice does not fit {list(x.dims)}")
+        raise Refused("invalid", f"its slice does not fit {list(x.dims)}")
     return c.slice(x, rows)
 
 
@@ -99,7 +104,7 @@ def _reverse(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     (x,) = tensors(args, 1)
     axes = dimensions(i)
     if any(not 0 <= axis < x.rank for axis in axes):
-        raise RefusalError(f"it reverses dimensions {axes} of {x.rank}")
+        raise Refused("invalid", f"it reverses dimensions {axes} of {x.rank}")
     return c.reverse(x, axes)
 
 
@@ -109,7 +114,7 @@ def _concatenate(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     if any(
         _but(part, axis) != _but(parts[0], axis) or part.type != parts[0].type for part in parts
     ):
-        raise RefusalError("its operands differ in more than the size along its dimension")
+        raise Refused("invalid", "its operands differ in more than the size along its dimension")
     return c.concat(parts, axis)
 
 
@@ -121,7 +126,7 @@ def _pad(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     x, value = tensors(args, 2)
     rows = padding(i)
     if len(rows) != x.rank or value.dims != () or value.type != x.type:
-        raise RefusalError(f"its padding or value does not fit {x.type}{list(x.dims)}")
+        raise Refused("invalid", f"its padding or value does not fit {x.type}{list(x.dims)}")
     return c.pad(x, value, rows)
 
 
@@ -129,7 +134,7 @@ def _iota(c: Context, i: HloInstruction, _args: list[Value]) -> Value:
     shape = array_shape(i.shape)
     axis = integer(i, "iota_dimension")
     if not 0 <= axis < shape.rank:
-        raise RefusalError(f"it has no dimension {axis}")
+        raise Refused("invalid", f"it has no dimension {axis}")
     return c.iota(shape.dimensions, axis, shape.type)
 
 

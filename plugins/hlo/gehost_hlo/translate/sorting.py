@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from gehost import Refused
 from gehost_hlo.attributes import dimension, integer
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.literals import bits, is_float, is_integer, is_unsigned
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import results, signbit, tensors
@@ -120,7 +121,7 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
     comparator = c.find(i.attributes.get("to_apply", ""))
     axis = dimension(i, operands[0].rank)
     if any(operand.dims != operands[0].dims for operand in operands):
-        raise RefusalError("its operands differ in shape")
+        raise Refused("invalid", "its operands differ in shape")
     order = keys(comparator, c.find)
     if order is None:
         return results(i, _by_function(c, comparator, operands, axis))
@@ -132,8 +133,9 @@ def _sort(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 
 def _operand(operands: list[Tensor], number: int, comparator: HloComputation) -> Tensor:
     if number >= len(operands):
-        raise RefusalError(
-            f"its comparator {comparator.name} is of operand {number}, it has {len(operands)}"
+        raise Refused(
+            "invalid",
+            f"its comparator {comparator.name} is of operand {number}, it has {len(operands)}",
         )
     return operands[number]
 
@@ -142,9 +144,10 @@ def _by_function(
     c: Context, comparator: HloComputation, operands: list[Tensor], axis: int
 ) -> list[Tensor]:
     """Sort by f of one operand, where the comparator is f(a) < f(b) or f(a) > f(b)."""
-    refusal = RefusalError(
+    refusal = Refused(
+        "unsupported",
         f"its comparator {comparator.name} is not known: expected f(a) < f(b) or f(a) > f(b) of "
-        "one operand"
+        "one operand",
     )
     root, defined = comparator.root, {item.name: item for item in comparator.instructions}
     direction = root.attributes.get("direction")
@@ -271,7 +274,7 @@ def _topk(c: Context, i: HloInstruction, args: list[Value]) -> Value:
 def top(c: Context, x: Tensor, k: int, largest: bool) -> Value:
     """Return the k largest (smallest) along the last dimension, and their indices."""
     if not 0 <= k <= (x.dims[-1] if x.rank else -1):
-        raise RefusalError(f"k={k} does not fit {list(x.dims)}")
+        raise Refused("invalid", f"k={k} does not fit {list(x.dims)}")
     axis = x.rank - 1
     line = c.expanded(c.iota(x.dims, axis, "s32"))
     cut = [(0, size, 1) for size in x.dims[:-1]] + [(0, k, 1)]

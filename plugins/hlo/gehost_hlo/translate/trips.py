@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gehost import Refused
 from gehost_hlo.attributes import integer
 from gehost_hlo.context import Context
-from gehost_hlo.emit import RefusalError, Tensor, Value
+from gehost_hlo.emit import Tensor, Value
 from gehost_hlo.literals import NUMPY, array_of
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import COMPARE, FOLD
@@ -70,7 +71,7 @@ def _result(c: Context, i: HloInstruction, values: Mapping[str, Scalar]) -> Scal
         try:
             return array_of(i.literal, shape)[()]
         except ValueError as error:
-            raise RefusalError(f"its literal is no {shape.type}: {error}") from error
+            raise Refused("invalid", f"its literal is no {shape.type}: {error}") from error
     if not operands or any(operand is None or isinstance(operand, tuple) for operand in operands):
         return None
     return _computed(i, shape.type, operands)

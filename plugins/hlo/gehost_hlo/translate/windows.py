@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+from gehost import Refused
 from gehost_hlo.attributes import DimensionWindow, window
 from gehost_hlo.context import Context, Translator
-from gehost_hlo.emit import RefusalError, Tensor, Value, leaves
+from gehost_hlo.emit import Tensor, Value, leaves
 from gehost_hlo.literals import is_float
 from gehost_hlo.module import HloComputation, HloInstruction
 from gehost_hlo.translate.elementwise import results, tensors
@@ -35,12 +36,14 @@ def _reduce_window(c: Context, i: HloInstruction, args: list[Value]) -> Value:
         or any(item.dims != operands[0].dims for item in operands)
         or any(item.dims != () for item in initials)
     ):
-        raise RefusalError("its window or initial values do not fit its operands")
+        raise Refused("invalid", "its window or initial values do not fit its operands")
     computation = reducer(c, i)
     opcode = opcode_of(computation)
     least = neutral(opcode, operands[0].type) if count == 1 else None
     if isinstance(computation, str):
-        raise RefusalError(f"a window of {computation} is not translated without its computation")
+        raise Refused(
+            "unsupported", f"a window of {computation} is not translated without its computation"
+        )
     if least is None:
         parts = _masked(c, computation, operands, initials, rows)
     else:
@@ -246,17 +249,17 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     if not len(rows) == x.rank == source.rank or any(
         row.base_dilation > 1 or row.dilation > 1 for row in rows
     ):
-        raise RefusalError("its window does not fit its operand")
+        raise Refused("invalid", "its window does not fit its operand")
     select, scatter = (
         c.find(i.attributes.get("select", "")),
         c.find(i.attributes.get("scatter", "")),
     )
     count = math.prod(row.size for row in rows)
     if not 0 < count <= PLACES:
-        raise RefusalError(f"a window of {count} places is not written out")
+        raise Refused("unsupported", f"a window of {count} places is not written out")
     places = list(itertools.product(*(range(row.size) for row in rows)))
     if opcode_of(scatter) != "add":
-        raise RefusalError("its scatter computation is not an addition")
+        raise Refused("unsupported", "its scatter computation is not an addition")
     inside = c.pad(
         c.number(value=True, kind="pred", dims=x.dims),
         c.number(value=False, kind="pred"),
@@ -266,7 +269,7 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
     if any(
         row.outputs(size) != out for row, size, out in zip(rows, x.dims, source.dims, strict=True)
     ):
-        raise RefusalError("its source does not have one element for each window")
+        raise Refused("invalid", "its source does not have one element for each window")
 
     def at(tensor: Tensor, place: Sequence[int]) -> Tensor:
         cut = [
@@ -281,7 +284,7 @@ def _select_and_scatter(c: Context, i: HloInstruction, args: list[Value]) -> Val
         here, valid = at(padded, place), at(inside, place)
         (keep,) = leaves(c.call(c, select, [best, here], c.body.instruction, source.dims)) or [x]
         if keep.type != "pred":
-            raise RefusalError(f"its computation {select.name} does not make a pred[]")
+            raise Refused("invalid", f"its computation {select.name} does not make a pred[]")
         take = c.apply("And", [valid, c.apply("Not", [c.apply("And", [has_best, keep])])])
         best = c.where(take, here, best)
         chosen = c.where(take, c.number(number, "s32", source.dims), chosen)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 
-from gehost import DataType
+from gehost import DataType, Refused
 from gehost_linalg.block import Block
 from gehost_linalg.control import one_use
 from gehost_linalg.driver import Driver
@@ -19,7 +19,7 @@ from gehost_linalg.groups.body import Body, Signature
 from gehost_linalg.groups.grouping import GROUP_COMPANIONS
 from gehost_linalg.groups.lowered import MOVEMENT, PARAMETERS
 from gehost_linalg.interpret import Rule
-from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, NotLowered, OnnxOp
+from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, OnnxOp
 from gehost_linalg.lower.table import lower, lowerings
 
 
@@ -48,7 +48,7 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
     """Lower and fuse a body from its inputs' element types and ranks.
 
     Raises:
-        NotLowered: an operator is not lowered where sizes are unknown.
+        Refused: an operator is not lowered where sizes are unknown.
     """
     names = Names()
     values: dict[int, Value] = {}
@@ -84,9 +84,8 @@ def derive(body: Body, signature: Sequence[Signature]) -> DerivedGroup:
         op = OnnxOp(node.op, body.version, inputs, outputs, attributes, constants, place, names)
         try:
             ops += lower(op, _reshape_in_body if node.op == "Reshape" else None)
-        except NotLowered as refused:
-            refused.place = place
-            raise
+        except Refused as refused:
+            raise Refused(replace(refused.refusal, subject=place)) from None
         values.update(
             {
                 n: v
@@ -117,10 +116,10 @@ def _reshape_in_body(op: OnnxOp) -> None:
     """
     try:
         lowerings()["Reshape"](op)
-    except NotLowered:
+    except Refused:
         target = op.parameter(1, "shape")
         if target is None or op.attributes.get("allowzero"):
-            raise NotLowered("not-lowered: Reshape with a zero or without a shape") from None
+            raise Refused("not-lowered", "Reshape with a zero or without a shape") from None
         out = op.single_output()
         op.assign_type(
             out, [1 if size == 1 else op.names.size() for size in target], op.input(0).dtype

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gehost import Graph, Node, TensorType
+from gehost import Graph, Node, Refused, TensorType
 from gehost import Value as Tensor
 from gehost_linalg.generic import Op, Opaque, Size, Value
 from gehost_linalg.lower.movement import reshape
-from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, NotLowered, OnnxOp
+from gehost_linalg.lower.nodes import MLIR_DTYPES, Names, OnnxOp
 from gehost_linalg.lower.table import lower, lowerings
 
 INLINE_BYTES = 4096
@@ -96,7 +96,7 @@ class Lowered:
             op = OnnxOp(node.op, version, inputs, outputs, node.attrs, constants, node, self.names)
             try:
                 created = lower(op, reshape if self._reshapes and node.op == "Reshape" else None)
-            except NotLowered as refused:
+            except Refused as refused:
                 reason = str(refused)
             except (
                 TypeError,

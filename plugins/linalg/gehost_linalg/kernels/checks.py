@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from gehost import Refused
 from gehost_linalg.affine import Expr
 from gehost_linalg.generic import INDEX, Literal, ScalarOp, Value, expr_of
 from gehost_linalg.kernels.schedule import Schedule, dtype_of
-from gehost_linalg.kernels.steps import Edge, NotEmitted, Step, check_type
+from gehost_linalg.kernels.steps import Edge, Step, check_type
 from gehost_linalg.operations import OPERATIONS, PREDICATES
 
 
 def check(schedule: Schedule) -> None:
-    """Raise ``NotEmitted`` for what a step reads, computes or writes."""
+    """Raise ``Refused`` for what a step reads, computes or writes."""
     for step in schedule.order:
         for edge in step.edges:
             _check_read(schedule, edge, step)
@@ -32,34 +33,40 @@ def _check_read(schedule: Schedule, edge: Edge | Literal, step: Step) -> None:
     if result.per_row:
         return
     if not schedule.along_row(edge, step):
-        raise NotEmitted("one element of a computed row is read")
+        raise Refused("not-emitted", "one element of a computed row is read")
     if not edge.axes[-1].whole:
         _check_part(schedule, edge, result, step)
     elif schedule.sizes.key(result.extents[-1]) != schedule.sizes.key(step.extents[-1]) and not (
         edge.axes[-1].maybe_broadcast
     ):
-        raise NotEmitted(f"{edge.value.name} is read in part along the row")
+        raise Refused("not-emitted", f"{edge.value.name} is read in part along the row")
 
 
 def _check_outer(schedule: Schedule, edge: Edge, result: Step, step: Step) -> None:
     """Check that a computed value is read at its own outer indices."""
     loops = schedule.steps.loops
     if any(len(read.terms) > 1 for read in edge.axes):
-        raise NotEmitted(f"{edge.value.name} is computed over an axis that is split later")
+        raise Refused(
+            "not-emitted", f"{edge.value.name} is computed over an axis that is split later"
+        )
     for axis, read in enumerate(edge.axes[: loops - 1]):
         own = schedule.sizes.key(result.extents[axis])
         if not read.terms and read.offset == 0 and own == 1:
             continue
         if read.loop != axis or not read.whole:
-            raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
+            raise Refused(
+                "not-emitted", f"{edge.value.name} is computed in one order and read in another"
+            )
         if not read.maybe_broadcast and own != schedule.sizes.key(step.extents[axis]):
-            raise NotEmitted(f"{edge.value.name} is read in part along axis {axis}")
+            raise Refused("not-emitted", f"{edge.value.name} is read in part along axis {axis}")
     if (
         len(edge.axes) == loops
         and not result.per_row
         and edge.axes[-1].loop not in {None, loops - 1}
     ):
-        raise NotEmitted(f"{edge.value.name} is computed in one order and read in another")
+        raise Refused(
+            "not-emitted", f"{edge.value.name} is computed in one order and read in another"
+        )
 
 
 def _check_part(schedule: Schedule, edge: Edge, result: Step, step: Step) -> None:
@@ -74,7 +81,7 @@ def _check_part(schedule: Schedule, edge: Edge, result: Step, step: Step) -> Non
         cut = ("part", own, last.offset, scale)
         is_inside = isinstance(row, tuple) and (*row[:3], row[-1]) == cut
     if not is_inside:
-        raise NotEmitted(f"part of {edge.value.name} is read, whose size is not known")
+        raise Refused("not-emitted", f"part of {edge.value.name} is read, whose size is not known")
 
 
 def _check_output(schedule: Schedule, step: Step) -> None:
@@ -82,7 +89,7 @@ def _check_output(schedule: Schedule, step: Step) -> None:
         return
     rank, loops = step.result.rank or 0, schedule.steps.loops
     if rank not in {loops, loops - 1} or (rank < loops and not step.per_row):
-        raise NotEmitted(f"an output of rank {rank} from {loops} loops")
+        raise Refused("not-emitted", f"an output of rank {rank} from {loops} loops")
 
 
 def _check_payload(step: Step) -> None:
@@ -92,7 +99,7 @@ def _check_payload(step: Step) -> None:
         return
     for ref in payload.refs:
         if isinstance(ref, Value) and ref.kind != "extent":
-            raise NotEmitted(f"scalar {ref.name}")
+            raise Refused("not-emitted", f"scalar {ref.name}")
     for op in payload.ops:
         if op.name == INDEX:
             _check_index(expr_of(op))
@@ -102,21 +109,21 @@ def _check_payload(step: Step) -> None:
 
 def _check_index(expr: Expr) -> None:
     if re.search("mod|div", str(expr)):
-        raise NotEmitted(f"an index of {expr}")
+        raise Refused("not-emitted", f"an index of {expr}")
 
 
 def _check_operation(op: ScalarOp, source: str) -> None:
     operation = OPERATIONS.get(op.name)
     if operation is None:
-        raise NotEmitted(f"{op.name}, of which only the text is known")
+        raise Refused("not-emitted", f"{op.name}, of which only the text is known")
     if op.flags:
-        raise NotEmitted(f"{op.name} with {op.flags}")
+        raise Refused("not-emitted", f"{op.name} with {op.flags}")
     if operation.form == "compare":
         if not PREDICATES[op.name].get(str(op.attribute)):
-            raise NotEmitted(f"comparison {op.attribute}")
+            raise Refused("not-emitted", f"comparison {op.attribute}")
         return
     if not operation.c or (operation.c_types and op.dtype not in operation.c_types):
         if operation.types == "integer" and operation.c and operation.form == "plain":
-            raise NotEmitted(f"arithmetic of {op.dtype}")
-        raise NotEmitted(f"{op.name} from {source} to {op.dtype}")
+            raise Refused("not-emitted", f"arithmetic of {op.dtype}")
+        raise Refused("not-emitted", f"{op.name} from {source} to {op.dtype}")
     check_type(op.dtype)

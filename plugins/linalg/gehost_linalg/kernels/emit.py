@@ -3,7 +3,7 @@
 A kernel is a C function that walks along rows (the last loop), in stages: a stage is one loop over
 the row, and a reduction is read in a later stage. Sizes, outer loops, broadcasting and tasks are
 described by tables and done by the runtime of ``ort.py``. A group without such a description raises
-``NotEmitted`` before any text exists, and its body runs.
+``Refused`` before any text exists, and its body runs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gehost import Refused
 from gehost_linalg.generic import Value
 from gehost_linalg.groups.body import Body
 from gehost_linalg.groups.derive import DerivedGroup
@@ -19,7 +20,7 @@ from gehost_linalg.kernels.checks import check
 from gehost_linalg.kernels.nest import Builder
 from gehost_linalg.kernels.schedule import Schedule
 from gehost_linalg.kernels.sizes import Key, Sizes
-from gehost_linalg.kernels.steps import ELEMENTS, MOST_VIEWS, NotEmitted, Steps, check_type
+from gehost_linalg.kernels.steps import ELEMENTS, MOST_VIEWS, Steps, check_type
 
 
 def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
@@ -31,19 +32,19 @@ def emit(group: DerivedGroup, body: Body, number: int) -> Kernel:
         number: of the kernel in its file.
 
     Raises:
-        NotEmitted: with the reason; the body computes the node then.
+        Refused: with the reason; the body computes the node then.
     """
     if not re.fullmatch(r"\w+", group.name, re.ASCII):
-        raise NotEmitted("a name that is none in C")
+        raise Refused("not-emitted", "a name that is none in C")
     steps = Steps(group, body)
     sizes = Sizes(steps)
     for value in group.outputs:
         if value not in steps.made_by:
-            raise NotEmitted(f"output {value.name} is no result")
+            raise Refused("not-emitted", f"output {value.name} is no result")
     parts = [_part(steps, sizes, outputs) for outputs in _partition(steps, sizes)]
     tensors = [*group.inputs, *group.outputs]
     if len(tensors) > MOST_VIEWS:
-        raise NotEmitted(f"{len(tensors)} inputs and outputs")
+        raise Refused("not-emitted", f"{len(tensors)} inputs and outputs")
     for value in tensors:
         check_type(value.dtype)
     shapes = [[sizes.number(size) for size in value.shape or ()] for value in group.outputs]

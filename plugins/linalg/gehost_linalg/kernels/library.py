@@ -15,6 +15,7 @@ from gehost import (
     Model,
     Node,
     OutputError,
+    Refused,
     UsageError,
     infer_model,
     one_line,
@@ -28,8 +29,6 @@ from gehost_linalg.kernels import ort
 from gehost_linalg.kernels.build import build
 from gehost_linalg.kernels.c import Kernel, source
 from gehost_linalg.kernels.emit import emit
-from gehost_linalg.kernels.steps import NotEmitted
-from gehost_linalg.lower.nodes import NotLowered
 
 if TYPE_CHECKING:
     from gehost_linalg.kernels.measure import Gain
@@ -81,10 +80,13 @@ def fused(path: str) -> Fused:
     for name, nodes in calls.items():
         try:
             if name.partition(":")[0] in overloaded:
-                raise NotEmitted("its function has overloads, and a kernel would run for each")
+                raise Refused(
+                    "not-emitted", "its function has overloads, and a kernel would run for each"
+                )
             result.kernels.append(_emitted(nodes, name, functions.get(name), len(result.kernels)))
-        except (NotEmitted, NotLowered) as refused:
-            result.left.append((name, str(refused)))
+        except Refused as refused:
+            is_ours = refused.refusal.key == "not-emitted"
+            result.left.append((name, refused.message if is_ours else str(refused)))
     if not result.nodes:
         raise UsageError(
             f"has no node of {DOMAIN}: compile it with --enable FuseElementwisePass; if it was, "
@@ -99,7 +101,7 @@ def _emitted(
 ) -> Kernel:
     """The kernel of a function, for all nodes that call it."""
     if function is None:
-        raise NotEmitted("the file has no function of that name")
+        raise Refused("not-emitted", "the file has no function of that name")
     try:
         body = Body.of_function(function)
         groups = {
@@ -107,12 +109,13 @@ def _emitted(
             for signature in dict.fromkeys([_signature(node, body) for node in nodes])
         }
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError) as error:
-        raise NotEmitted(f"its function cannot be read: {error}") from error
+        raise Refused("not-emitted", f"its function cannot be read: {error}") from error
     for group in groups.values():
         if group.name != name:
-            raise NotEmitted(
+            raise Refused(
+                "not-emitted",
                 f"its function computes {group.name}; the file was changed after the compile "
-                "(types, ranks and sizes of 1 count, too): compile the model again"
+                "(types, ranks and sizes of 1 count, too): compile the model again",
             )
     return emit(next(iter(groups.values())), body, number)
 
@@ -122,12 +125,13 @@ def _signature(node: Node, body: Body) -> tuple[Signature, ...]:
     for value in node.inputs:
         entry = Signature.of(value.type) if value is not None else None
         if entry is None:
-            raise NotEmitted(
-                f'the type of input "{value.name if value is not None else ""}" is not known'
+            raise Refused(
+                "not-emitted",
+                f'the type of input "{value.name if value is not None else ""}" is not known',
             )
         results.append(entry)
     if len(results) != body.inputs or len(node.outputs) != len(body.outputs):
-        raise NotEmitted("the node has not the inputs and outputs of its function")
+        raise Refused("not-emitted", "the node has not the inputs and outputs of its function")
     return tuple(results)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from gehost import Refused
 from gehost_linalg.affine import Expr, dims_of, evaluate
 from gehost_linalg.generic import INDEX, Arg, Literal, Ref, Res, Value, expr_of
 from gehost_linalg.kernels.loops import (
@@ -33,7 +34,7 @@ from gehost_linalg.kernels.loops import (
 )
 from gehost_linalg.kernels.quotients import Quotients
 from gehost_linalg.kernels.schedule import Schedule, dtype_of
-from gehost_linalg.kernels.steps import ELEMENTS, MOST_VIEWS, Edge, NotEmitted, Read, Step
+from gehost_linalg.kernels.steps import ELEMENTS, MOST_VIEWS, Edge, Read, Step
 from gehost_linalg.operations import OPERATIONS
 
 
@@ -83,7 +84,7 @@ class Rows:
         sizes = tuple([self._sizes.number(extent) for extent in extents])
         view = View(tensor, ELEMENTS[edge.value.dtype].bytes, along_row, sizes, axes)
         if len(self.views) == MOST_VIEWS:
-            raise NotEmitted(f"more than {MOST_VIEWS} operands")
+            raise Refused("not-emitted", f"more than {MOST_VIEWS} operands")
         return self.views.setdefault(view, len(self.views))
 
     def _buffer(self, step: Step, dtype: str) -> Buffer:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+from gehost import Refused
 from gehost_linalg.generic import Size
 from gehost_linalg.interpret import Broadcast, Part, Split
-from gehost_linalg.kernels.steps import MOST_SIZES, NotEmitted, Steps
+from gehost_linalg.kernels.steps import MOST_SIZES, Steps
 
 LARGEST = 2**63 - 1
 
@@ -56,7 +57,7 @@ class Sizes:
 
     def _key(self, size: str | None) -> Key:
         if size is None:
-            raise NotEmitted("a size is unknown")
+            raise Refused("not-emitted", "a size is unknown")
         if size.isdecimal():
             return int(size)
         if size in self._axes:
@@ -69,7 +70,7 @@ class Sizes:
         if isinstance(rule, Split):
             return ("split", self.key(rule.whole), rule.number or 0, rule.of)
         if not isinstance(rule, Broadcast):
-            raise NotEmitted(f"size {size} is unknown")
+            raise Refused("not-emitted", f"size {size} is unknown")
         leaves: set[Key] = set()
         for sum_ in rule.sizes:
             key = self.key(sum_)
@@ -99,7 +100,7 @@ class Sizes:
             row = SizeRow("AXIS", key[0], key[1])
         self.rows.append(row)
         if len(self.rows) > MOST_SIZES:
-            raise NotEmitted(f"more than {MOST_SIZES} sizes")
+            raise Refused("not-emitted", f"more than {MOST_SIZES} sizes")
         self._numbers[key] = len(self.rows) - 1
         return self._numbers[key]
 

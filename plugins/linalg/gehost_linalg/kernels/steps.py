@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import onnx
 
+from gehost import Refused
 from gehost_linalg.affine import Const, Dim, Expr, dims_of, evaluate
 from gehost_linalg.generic import (
     INDEX,
@@ -31,10 +32,6 @@ MOST_LOOPS, MOST_VIEWS, MOST_SIZES, MOST_TERMS = 12, 64, 256, 3
 """Bounds of the tables in ``ort.RUNTIME``."""
 
 
-class NotEmitted(Exception):  # noqa: N818 - the body computes the node, which is no error
-    """Why a group has no kernel."""
-
-
 class Element(NamedTuple):
     """An element type of kernels: ONNX's number and the size in bytes."""
 
@@ -52,9 +49,9 @@ ELEMENTS: Mapping[str, Element] = {
 
 
 def check_type(dtype: str) -> None:
-    """Raise ``NotEmitted`` for an element type without kernels."""
+    """Raise ``Refused`` for an element type without kernels."""
     if dtype not in ELEMENTS:
-        raise NotEmitted(f"element type {dtype}")
+        raise Refused("not-emitted", f"element type {dtype}")
 
 
 class Read(NamedTuple):
@@ -119,7 +116,9 @@ def _read(expr: Expr, *, maybe_broadcast: bool) -> Read:
         return Read.along(expr.index)._replace(maybe_broadcast=maybe_broadcast)
     if isinstance(expr, Const):
         if maybe_broadcast and expr.value:
-            raise NotEmitted(f"place {expr.value} of an axis that may be broadcast is read")
+            raise Refused(
+                "not-emitted", f"place {expr.value} of an axis that may be broadcast is read"
+            )
         return Read((), expr.value, maybe_broadcast=False, whole=False)
     offset, terms = _linear(expr)
     is_split = len(terms) > 1  # SPLIT checks the size of the axis before any part is read
@@ -128,7 +127,7 @@ def _read(expr: Expr, *, maybe_broadcast: bool) -> Read:
         or len(terms) > MOST_TERMS
         or (maybe_broadcast and not is_split)
     ):
-        raise NotEmitted(f"an operand is read at {expr}")
+        raise Refused("not-emitted", f"an operand is read at {expr}")
     return Read(terms, offset, maybe_broadcast, whole=False)
 
 
@@ -172,7 +171,7 @@ def _sizes_along(op: Generic, loop: int) -> list[Size]:
         if result == Dim(loop) and value.shape is not None
     ]
     if not sizes or None in sizes:
-        raise NotEmitted("a size is unknown")
+        raise Refused("not-emitted", "a size is unknown")
     return sizes
 
 
@@ -195,10 +194,10 @@ class Steps:
         ]
         self.loops = max(1, *ranks)
         if self.loops > MOST_LOOPS:
-            raise NotEmitted(f"{self.loops} loops")
+            raise Refused("not-emitted", f"{self.loops} loops")
         for value in (*group.inputs, *group.outputs):
             if (value.rank or 0) > MOST_LOOPS:
-                raise NotEmitted(f"a tensor of rank {value.rank}")
+                raise Refused("not-emitted", f"a tensor of rank {value.rank}")
         self.made_by: dict[Value, Step] = {}
         self._through: dict[Value, Edge] = {}
         for op in group.ops:
@@ -208,24 +207,24 @@ class Steps:
 
     def _generic(self, op: Generic) -> Step:
         if len(op.results) != 1:
-            raise NotEmitted("an operation with several results")
+            raise Refused("not-emitted", "an operation with several results")
         if op.loops not in {self.loops, self.loops - 1}:
-            raise NotEmitted(f"loops over {op.loops} axes among {self.loops}")
+            raise Refused("not-emitted", f"loops over {op.loops} axes among {self.loops}")
         extents = self._extents(op)
         edges = [self._edge(op, index) for index in range(len(op.ins))]
         reduced = [loop for loop, kind in enumerate(op.iterators) if kind != PARALLEL]
         if reduced and reduced != [self.loops - 1]:
-            raise NotEmitted(f"a reduction along axis {reduced[0]} of {self.loops}")
+            raise Refused("not-emitted", f"a reduction along axis {reduced[0]} of {self.loops}")
         step = Step(op.results[0], extents, edges, op.payload)
         step.per_row = bool(reduced) or extents[-1] == 1
         if reduced:
             self._note_reduction(step, op)
         elif len(op.ins) in op.payload.reads:
-            raise NotEmitted("an operation that updates its result")
+            raise Refused("not-emitted", "an operation that updates its result")
         if not reduced and [str(result) for result in op.out_map(0).results] != [
             f"d{loop}" for loop in range(op.loops)
         ]:
-            raise NotEmitted(f"a result is written at {op.out_map(0)}")
+            raise Refused("not-emitted", f"a result is written at {op.out_map(0)}")
         source = edges[0] if len(edges) == 1 and not op.payload.ops and not reduced else None
         if isinstance(source, Edge) and not any(result.maybe_broadcast for result in source.axes):
             self._through[step.result] = source
@@ -255,13 +254,15 @@ class Steps:
             or Arg(place) not in last.operands
             or not isinstance(fill, Literal)
         ):
-            raise NotEmitted("a reduction that is not a sum, product, maximum or minimum")
+            raise Refused(
+                "not-emitted", "a reduction that is not a sum, product, maximum or minimum"
+            )
         if step.result.dtype not in {"f32", "f64"}:
-            raise NotEmitted(f"a reduction of {step.result.dtype}")
+            raise Refused("not-emitted", f"a reduction of {step.result.dtype}")
         rest = [ref for item in op.payload.ops if item is not last for ref in item.operands]
         element = last.operands[1] if last.operands[0] == Arg(place) else last.operands[0]
         if Arg(place) in rest or element == Arg(place):
-            raise NotEmitted("a reduction that reads its result twice")
+            raise Refused("not-emitted", "a reduction that reads its result twice")
         step.reduces, step.start = last.name, fill
         nodes: list[str] = [self.body.nodes[int(origin)].op for origin in op.origins]
         step.in_double = last.name == "arith.addf" and "LayerNormalization" in nodes
@@ -272,7 +273,7 @@ class Steps:
         if value.constant is not None:
             literal = value.splat
             if literal is None:
-                raise NotEmitted(f"{value.name} is a constant of several values")
+                raise Refused("not-emitted", f"{value.name} is a constant of several values")
             return literal
         results = op.maps[index].results
         read = [_read(result, maybe_broadcast=axis in axes) for axis, result in enumerate(results)]
@@ -299,13 +300,13 @@ class Steps:
                 axes.append(Read(tuple(terms), offset, maybe_broadcast, whole))
             edge = Edge(source.value, tuple(axes))
         if edge.value not in self.inputs and edge.value not in self.made_by:
-            raise NotEmitted(f"{edge.value.name} has no value")
+            raise Refused("not-emitted", f"{edge.value.name} has no value")
         return edge
 
     def _opaque(self, op: Opaque) -> Step:
         result, rank = op.results[0], op.results[0].rank or 0
         if rank != self.loops or op.name not in {"tensor.extract_slice", "tensor.concat"}:
-            raise NotEmitted(f"{op.name} of {rank} axes among {self.loops}")
+            raise Refused("not-emitted", f"{op.name} of {rank} axes among {self.loops}")
         shape: tuple[Size, ...] = tuple(result.shape or ())
         if op.name == "tensor.extract_slice":
             begins = [int(part) for part in str(op.attribute).split(",")]
@@ -322,12 +323,12 @@ class Steps:
             self._through[result] = edge
             return Step(result, shape, [edge], _COPY, per_row=shape[-1] == 1)
         if op.attribute != rank - 1:
-            raise NotEmitted(f"a concatenation along axis {op.attribute} of {rank}")
+            raise Refused("not-emitted", f"a concatenation along axis {op.attribute} of {rank}")
         identity = tuple(map(Read.along, range(rank)))
         pieces: list[Edge] = []
         for number, value in enumerate(op.operands):
             if value.constant is not None and value.splat is None:
-                raise NotEmitted(f"{value.name} is a constant of several values")
+                raise Refused("not-emitted", f"{value.name} is a constant of several values")
             source = value.splat or self._seen_through(Edge(value, identity))
             size = (value.shape or (None,))[-1]
             piece = Value(f"{result.name}_piece{number}", result.dtype, (*shape[:-1], size))

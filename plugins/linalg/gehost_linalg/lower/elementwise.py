@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gehost import DataType
+from gehost import DataType, Refused
 from gehost_linalg.affine import Dim
 from gehost_linalg.generic import Arg, Literal, Ref, Value
 from gehost_linalg.lower.nodes import (
     FLOAT_DTYPES,
     MLIR_DTYPES,
     Lowering,
-    NotLowered,
     OnnxOp,
     Scalars,
     args,
@@ -113,7 +112,7 @@ INT_UNARY: Mapping[str, Unary] = {
 
 def _float(op: OnnxOp, value: Value) -> str:
     if value.dtype not in FLOAT_DTYPES:
-        raise NotLowered(f"not-lowered: {op.op} of {value.dtype}")
+        raise Refused("not-lowered", f"{op.op} of {value.dtype}")
     return value.dtype
 
 
@@ -121,7 +120,7 @@ def _unary(op: OnnxOp) -> None:
     x, out = op.input(0), op.single_output()
     entry = FLOAT_UNARY if x.dtype in FLOAT_DTYPES else INT_UNARY
     if op.op not in entry or x.dtype == "i1":
-        raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
+        raise Refused("not-lowered", f"{op.op} of {x.dtype}")
     s = Scalars()
     out.dtype = x.dtype
     op.same_loops([x], out, s.payload(entry[op.op](s, Arg(0), x.dtype)))
@@ -221,7 +220,7 @@ def _arithmetic(op: OnnxOp) -> None:
     out, s, dtype = op.single_output(), Scalars(), values[0].dtype
     name = (_FLOAT_BINARY if dtype in FLOAT_DTYPES else _INT_BINARY).get(op.op)
     if name is None or dtype == "i1" or any(value.dtype != dtype for value in values):
-        raise NotLowered(f"not-lowered: {op.op} of {dtype}")
+        raise Refused("not-lowered", f"{op.op} of {dtype}")
     result, *others = args(len(values))
     for other in others:
         pair = (result, other)
@@ -278,7 +277,7 @@ def _pow(op: OnnxOp) -> None:
     dtype = out.dtype = _float(op, x)
     exponent: Ref = Arg(1)
     if y.dtype in {"i32", "i64"} and not (y.splat and abs(int(y.splat.value)) <= _EXACT):
-        raise NotLowered(f"not-lowered: Pow by {y.dtype} numbers that {dtype} may not hold")
+        raise Refused("not-lowered", f"Pow by {y.dtype} numbers that {dtype} may not hold")
     if y.dtype != dtype:
         exponent = cast_scalar(s, Arg(1), y.dtype, dtype)
     op.same_loops([x, y], out, s.payload(s.add("math.powf", Arg(0), exponent, dtype=dtype)))
@@ -287,7 +286,7 @@ def _pow(op: OnnxOp) -> None:
 def _mod(op: OnnxOp) -> None:
     a, b, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     if a.dtype not in FLOAT_DTYPES or not op.attributes.get("fmod", 0):
-        raise NotLowered(f"not-lowered: {op.op} of {a.dtype}")
+        raise Refused("not-lowered", f"{op.op} of {a.dtype}")
     out.dtype = a.dtype
     op.same_loops([a, b], out, s.payload(s.add("arith.remf", Arg(0), Arg(1), dtype=a.dtype)))
 
@@ -303,7 +302,7 @@ def _prelu(op: OnnxOp) -> None:
     x, slope, out, s = op.input(0), op.input(1), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     if op.version < 7:
-        raise NotLowered(f"not-lowered: PRelu of opset {op.version}, whose slope is per channel")
+        raise Refused("not-lowered", f"PRelu of opset {op.version}, whose slope is per channel")
     op.same_loops(
         [x, slope], out, s.payload(_select_negative(s, dtype, mul(s, Arg(0), Arg(1), dtype)))
     )
@@ -329,7 +328,7 @@ def _clip(op: OnnxOp) -> None:
             bound = number(float(op.attributes[attribute]), dtype)
         elif (argument := op.optional(position + 1)) is not None:
             if argument.rank != 0:
-                raise NotLowered(f"not-lowered: {op.op} with bounds of rank {argument.rank}")
+                raise Refused("not-lowered", f"{op.op} with bounds of rank {argument.rank}")
             bound = Arg(len(ins))
             ins.append(argument)
         elif is_float:
@@ -387,7 +386,7 @@ def _cast(op: OnnxOp) -> None:
         except (KeyError, ValueError):
             target = ""
     if not target:
-        raise NotLowered(f"dtype: {op.op} to {op.attributes.get('to')}")
+        raise Refused("dtype", f"{op.op} to {op.attributes.get('to')}")
     out.dtype = target
     op.same_loops([x], out, s.payload(cast_scalar(s, Arg(0), x.dtype, target)))
 
@@ -418,13 +417,13 @@ def _batch_normalization(op: OnnxOp) -> None:
     x, out, s = op.input(0), op.single_output(), Scalars()
     dtype = out.dtype = _float(op, x)
     if int(op.attributes.get("training_mode", 0)) or op.version < 7:
-        raise NotLowered("not-lowered: BatchNormalization in training")
+        raise Refused("not-lowered", "BatchNormalization in training")
     shape = op.shape()
     if len(shape) < 2:
-        raise NotLowered(f"not-lowered: BatchNormalization of rank {len(shape)}")
+        raise Refused("not-lowered", f"BatchNormalization of rank {len(shape)}")
     per_channel = [op.input(index) for index in (1, 2, 3, 4)]
     if any(value.rank != 1 or value.dtype != dtype for value in per_channel):
-        raise NotLowered("not-lowered: BatchNormalization of several element types")
+        raise Refused("not-lowered", "BatchNormalization of several element types")
     shifted = add(s, Arg(4), number(_attribute(op, "epsilon", 1e-5), dtype), dtype)
     centred = div(s, sub(s, Arg(0), Arg(3), dtype), s.add("math.sqrt", shifted, dtype=dtype), dtype)
     result = add(s, mul(s, centred, Arg(1), dtype), Arg(2), dtype)

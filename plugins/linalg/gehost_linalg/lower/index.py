@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from gehost import DataType
+from gehost import DataType, Refused
 from gehost_linalg.affine import Const, Dim, Expr
 from gehost_linalg.generic import Arg, Literal, Ref, Size
 from gehost_linalg.lower.elementwise import cast_scalar, number
@@ -13,7 +13,6 @@ from gehost_linalg.lower.nodes import (
     FLOAT_DTYPES,
     MLIR_DTYPES,
     Lowering,
-    NotLowered,
     OnnxOp,
     Scalars,
 )
@@ -30,11 +29,11 @@ def _trilu(op: OnnxOp) -> None:
     """
     x, out, shape = op.input(0), op.single_output(), op.shape()
     if len(shape) < 2:
-        raise NotLowered(f"not-lowered: Trilu of rank {len(shape)}")
+        raise Refused("not-lowered", f"Trilu of rank {len(shape)}")
     k = 0
     if op.optional(1) is not None:
         if 1 not in op.constants:
-            raise NotLowered("not-lowered: Trilu with a diagonal that is computed")
+            raise Refused("not-lowered", "Trilu with a diagonal that is computed")
         k = int(op.constants[1].reshape(-1)[0])
     s = Scalars()
     distance = s.add("arith.subi", s.index(len(shape) - 1), s.index(len(shape) - 2), dtype="i64")
@@ -51,12 +50,12 @@ def _trilu(op: OnnxOp) -> None:
 def _eye_like(op: OnnxOp) -> None:
     x, out, shape = op.input(0), op.single_output(), op.shape()
     if len(shape) != 2:
-        raise NotLowered(f"not-lowered: EyeLike of rank {len(shape)}")
+        raise Refused("not-lowered", f"EyeLike of rank {len(shape)}")
     dtype = x.dtype
     if "dtype" in op.attributes:
         dtype = MLIR_DTYPES.get(DataType(int(op.attributes["dtype"])), "")
     if not dtype:
-        raise NotLowered("dtype: EyeLike")
+        raise Refused("dtype", "EyeLike")
     s = Scalars()
     distance = s.add("arith.subi", s.index(1), s.index(0), dtype="i64")
     k = Literal(int(op.attributes.get("k", 0)), "i64")
@@ -75,7 +74,7 @@ def _one_hot(op: OnnxOp) -> None:
     indices, out, shape = op.input(0), op.single_output(), op.shape()
     depth, values = op.parameter(1, "depth"), op.input(2)
     if depth is None or len(depth) != 1 or indices.dtype not in {"i32", "i64"} or values.rank != 1:
-        raise NotLowered("not-lowered: OneHot with a depth that is computed, or of other types")
+        raise Refused("not-lowered", "OneHot with a depth that is computed, or of other types")
     rank = len(shape) + 1
     axis = op.axes([int(op.attributes.get("axis", -1))], rank)[0]
     s = Scalars()
@@ -96,7 +95,7 @@ def _range(op: OnnxOp) -> None:
     """Start + index · delta, where all three are constant."""
     start, delta, out = op.input(0), op.input(2), op.single_output()
     if not {0, 1, 2} <= set(op.constants):
-        raise NotLowered("not-lowered: Range of computed numbers")
+        raise Refused("not-lowered", "Range of computed numbers")
     first, limit, step = (op.constants[place].reshape(-1)[0].item() for place in range(3))
     count = max(0, math.ceil((limit - first) / step)) if step else 0
     dtype, s = start.dtype, Scalars()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from gehost import Refused
 from gehost_linalg.affine import Const, Dim, Expr, binary
 from gehost_linalg.generic import Arg, Opaque, Size, Value, is_known
 from gehost_linalg.interpret import Part
-from gehost_linalg.lower.nodes import Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.lower.nodes import Lowering, OnnxOp, Scalars
 from gehost_linalg.reshape import COLLAPSE, EXPAND
 
 _COPY = Scalars().payload(Arg(0))
@@ -40,7 +41,7 @@ def _transpose(op: OnnxOp) -> None:
         [int(axis) for axis in op.attributes.get("perm", range(len(shape))[::-1])], len(shape)
     )
     if len(perm) != len(shape):
-        raise NotLowered(f"not-lowered: Transpose of rank {len(shape)} by {perm}")
+        raise Refused("not-lowered", f"Transpose of rank {len(shape)} by {perm}")
     read: list[Expr] = [Dim(perm.index(axis)) for axis in range(len(shape))]
     _moved(op, [shape[axis] for axis in perm], read)
 
@@ -59,10 +60,10 @@ def _unsqueeze(op: OnnxOp) -> None:
 def _squeeze(op: OnnxOp) -> None:
     shape, argument = op.shape(), op.parameter(1, "axes")
     if argument is None:
-        raise NotLowered("not-lowered: Squeeze of every axis of size 1, where sizes are unknown")
+        raise Refused("not-lowered", "Squeeze of every axis of size 1, where sizes are unknown")
     dropped = set(op.axes(argument, len(shape)))
     if not all(shape[axis] == 1 or _is_one_place(op, shape[axis]) for axis in dropped):
-        raise NotLowered(f"not-lowered: Squeeze of axes {sorted(dropped)} of {list(shape)}")
+        raise Refused("not-lowered", f"Squeeze of axes {sorted(dropped)} of {list(shape)}")
     retained = [axis for axis in range(len(shape)) if axis not in dropped]
     read: list[Expr] = [
         Const(0) if axis in dropped else Dim(retained.index(axis)) for axis in range(len(shape))
@@ -80,7 +81,7 @@ def _expand(op: OnnxOp) -> None:
     """To constant sizes; an axis of unknown size may be 1."""
     shape = op.shape()
     if 1 not in op.constants:
-        raise NotLowered("not-lowered: Expand to a shape that is computed")
+        raise Refused("not-lowered", "Expand to a shape that is computed")
     arguments = [int(size) for size in op.constants[1].reshape(-1)]
     rank = max(len(arguments), len(shape))
     expected = [1] * (rank - len(arguments)) + arguments
@@ -101,17 +102,17 @@ def _expand(op: OnnxOp) -> None:
 def _ranges(op: OnnxOp) -> dict[int, tuple[int, int, int]]:
     """Start, end and step of a Slice by axis.
 
-    ``NotLowered`` if they are computed or go backwards.
+    ``Refused`` if they are computed or go backwards.
     """
     shape = op.shape()
     starts, ends = op.parameter(1, "starts"), op.parameter(2, "ends")
     if starts is None or ends is None:
-        raise NotLowered("not-lowered: Slice without starts and ends")
+        raise Refused("not-lowered", "Slice without starts and ends")
     axes = op.parameter(3, "axes")
     steps = op.parameter(4, "steps") or [1] * len(starts)
     argument = op.axes(axes if axes is not None else list(range(len(starts))), len(shape))
     if not len(starts) == len(ends) == len(steps) == len(argument):
-        raise NotLowered("not-lowered: Slice with lists of several lengths")
+        raise Refused("not-lowered", "Slice with lists of several lengths")
     return {axis: (starts[at], ends[at], steps[at]) for at, axis in enumerate(argument)}
 
 
@@ -128,16 +129,16 @@ def _slice(op: OnnxOp) -> None:
     for axis, (start, end, step) in _ranges(op).items():
         size = shape[axis]
         if step < 1:
-            raise NotLowered(f"not-lowered: Slice with step {step}")
+            raise Refused("not-lowered", f"Slice with step {step}")
         whole = end >= 2**31 - 1 and (not is_known(size) or end >= int(size or 0))
         if start == 0 and step == 1 and whole:
             continue
         if start < 0:
-            raise NotLowered("not-lowered: Slice that begins at a place counted from the end")
+            raise Refused("not-lowered", "Slice that begins at a place counted from the end")
         first = start
         sizes[axis] = _length(op, size, start, end, step)
         if sizes[axis] == 0:
-            raise NotLowered("not-lowered: Slice that is empty")
+            raise Refused("not-lowered", "Slice that is empty")
         if (first, step) == (0, 1) and size == sizes[axis] is not None:
             continue
         begins[axis] = first
@@ -148,7 +149,7 @@ def _slice(op: OnnxOp) -> None:
         _moved(op, sizes, read)
         return
     if strided:
-        raise NotLowered("not-lowered: Slice of a first part and with steps")
+        raise Refused("not-lowered", "Slice of a first part and with steps")
     _part(op, out, begins, sizes)
 
 
@@ -175,13 +176,13 @@ def _gather(op: OnnxOp) -> None:
     """
     shape, at = op.shape(), op.constants.get(1)
     if at is None or at.ndim != 0:
-        raise NotLowered("not-lowered: Gather, but for one constant index")
+        raise Refused("not-lowered", "Gather, but for one constant index")
     axis, place = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0], int(at)
     size = shape[axis]
     if place < 0 or (is_known(size) and place >= int(size or 0)):
-        raise NotLowered(f"not-lowered: Gather of {place} from an axis of {size}")
+        raise Refused("not-lowered", f"Gather of {place} from an axis of {size}")
     if axis == len(shape) - 1:
-        raise NotLowered("strided: Gather along the last axis")
+        raise Refused("strided", "Gather along the last axis")
     read: list[Expr] = [Dim(item - (item > axis)) for item in range(len(shape))]
     read[axis] = Const(place)
     _moved(op, [*shape[:axis], *shape[axis + 1 :]], read)
@@ -197,9 +198,9 @@ def _split(op: OnnxOp) -> None:
     axis = op.axes([int(op.attributes.get("axis", 0))], len(shape))[0]
     argument = op.parameter(1, "split")
     if argument is None:
-        raise NotLowered("not-lowered: Split without sizes")
+        raise Refused("not-lowered", "Split without sizes")
     if len(argument) != len(outs) or min(argument, default=0) < 1:
-        raise NotLowered(f"not-lowered: Split into {argument}")
+        raise Refused("not-lowered", f"Split into {argument}")
     begin = 0
     for out, part in zip(outs, argument, strict=True):
         if out is not None:
@@ -217,7 +218,7 @@ def _concat(op: OnnxOp) -> None:
     values = [op.input(index) for index in range(len(op.inputs))]
     out, shapes = op.single_output(), [value.shape or () for value in values]
     if any(len(shape) != len(shapes[0]) for shape in shapes) or "axis" not in op.attributes:
-        raise NotLowered("not-lowered: Concat of several ranks")
+        raise Refused("not-lowered", "Concat of several ranks")
     axis = op.axes([int(op.attributes["axis"])], len(shapes[0]))[0]
     parts = [shape[axis] for shape in shapes]
     sizes: list[Size] = [
@@ -247,12 +248,12 @@ def _split_last_axis(op: OnnxOp) -> None:
         or any(target[:retained])
         or (retained and op.attributes.get("allowzero"))
     ):
-        raise NotLowered("not-lowered: Reshape, but for a last axis that is split by constants")
+        raise Refused("not-lowered", "Reshape, but for a last axis that is split by constants")
     inner = math.prod(parts[1:])
     if is_known(shape[-1]):
         number, rest = divmod(int(shape[-1] or 0), inner)
         if rest or not number or parts[0] not in {-1, number}:
-            raise NotLowered(f"not-lowered: Reshape of {list(shape)} to {target}")
+            raise Refused("not-lowered", f"Reshape of {list(shape)} to {target}")
         first = _named(number)
     else:
         name = op.names.split(shape[-1], inner, parts[0] if parts[0] > 0 else None)
@@ -275,7 +276,7 @@ def reshape(op: OnnxOp) -> None:
     before, (x, out) = op.shape(), (op.input(0), op.single_output())
     after = out.shape
     if after is None or None in after:
-        raise NotLowered("reshape: the sizes of the result are unknown")
+        raise Refused("reshape", "the sizes of the result are unknown")
     front = back = 0
     most = min(len(before), len(after)) - 1
     while front < most and before[front] == after[front]:
@@ -284,8 +285,8 @@ def reshape(op: OnnxOp) -> None:
         back += 1
     inner = len(before) - front - back, len(after) - front - back
     if min(inner) != 1 or max(inner) < 2:
-        raise NotLowered(
-            f"reshape: {list(before)} to {list(after)} neither splits one axis nor merges"
+        raise Refused(
+            "reshape", f"{list(before)} to {list(after)} neither splits one axis nor merges"
         )
     groups = [[axis] for axis in range(front)]
     groups.append(list(range(front, front + max(inner))))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gehost import DataType
+from gehost import DataType, Refused
 from gehost_linalg.affine import AffineMap, Const, Dim, Expr
 from gehost_linalg.generic import (
     PARALLEL,
@@ -43,13 +43,6 @@ MLIR_DTYPES: Mapping[DataType, str] = {
 """Element types that have a signless MLIR type; the unsigned ones have none."""
 
 FLOAT_DTYPES = frozenset({"f16", "bf16", "f32", "f64"})
-
-
-class NotLowered(Exception):  # noqa: N818 - it ends the lowering of one node and is no error
-    """Why a node is not lowered: ``key: detail``."""
-
-    place: int | None = None
-    """Of the node in a body."""
 
 
 class Scalars:
@@ -151,13 +144,13 @@ class OnnxOp:
     def input(self, index: int) -> Value:
         """The value at input ``index``.
 
-        ``NotLowered`` if it is absent or of unknown rank.
+        ``Refused`` if it is absent or of unknown rank.
         """
         value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
-            raise NotLowered(f"not-lowered: {self.op} without input {index}")
+            raise Refused("not-lowered", f"{self.op} without input {index}")
         if value.shape is None:
-            raise NotLowered(f"operand-unranked: {value.name}")
+            raise Refused("operand-unranked", value.name)
         return value
 
     def optional(self, index: int) -> Value | None:
@@ -171,17 +164,17 @@ class OnnxOp:
         return shape
 
     def single_output(self) -> Value:
-        """The only output that is present; ``NotLowered`` if there are others."""
+        """The only output that is present; ``Refused`` if there are others."""
         results = [value for value in self.outputs if value is not None]
         if len(results) != 1 or results[0] is not self.outputs[0]:
-            raise NotLowered(f"not-lowered: {self.op} with {len(results)} outputs")
+            raise Refused("not-lowered", f"{self.op} with {len(results)} outputs")
         return results[0]
 
     def parameter(self, index: int, attribute: str) -> list[int] | None:
         """Numbers that are an input or, in older opsets, an attribute.
 
         Raises:
-            NotLowered: the input is not a constant.
+            Refused: the input is not a constant.
         """
         if attribute in self.attributes:
             argument = self.attributes[attribute]
@@ -192,17 +185,17 @@ class OnnxOp:
         if index >= len(self.inputs) or self.inputs[index] is None:
             return None
         if index not in self.constants:
-            raise NotLowered(f"not-lowered: {self.op} with {attribute} that are computed")
+            raise Refused("not-lowered", f"{self.op} with {attribute} that are computed")
         return [int(item) for item in self.constants[index].reshape(-1)]
 
     def axes(self, arguments: Sequence[int], rank: int) -> list[int]:
         """Count axes from the front.
 
-        ``NotLowered`` if one is out of range or occurs twice.
+        ``Refused`` if one is out of range or occurs twice.
         """
         results = [axis + rank if axis < 0 else axis for axis in arguments]
         if any(not 0 <= axis < rank for axis in results) or len(set(results)) < len(results):
-            raise NotLowered(f"not-lowered: {self.op} with axes {list(arguments)} of rank {rank}")
+            raise Refused("not-lowered", f"{self.op} with axes {list(arguments)} of rank {rank}")
         return results
 
     def assign_type(self, value: Value, shape: Sequence[Size], dtype: str | None = None) -> Value:
@@ -381,7 +374,6 @@ __all__ = [
     "MLIR_DTYPES",
     "Lowering",
     "Names",
-    "NotLowered",
     "OnnxOp",
     "Opaque",
     "Scalars",

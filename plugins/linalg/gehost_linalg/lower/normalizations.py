@@ -7,16 +7,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gehost import Refused
 from gehost_linalg.generic import Arg, Value
 from gehost_linalg.lower.elementwise import add, cast_scalar, div, mul, number, sub
-from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, OnnxOp, Scalars
 from gehost_linalg.lower.reductions import REDUCTIONS, Reduction, mapped, mean, reduce
 
 
 def _float_input(op: OnnxOp) -> Value:
     x = op.input(0)
     if x.dtype not in FLOAT_DTYPES:
-        raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
+        raise Refused("not-lowered", f"{op.op} of {x.dtype}")
     return x
 
 
@@ -31,7 +32,7 @@ def _softmax(op: OnnxOp) -> None:
     axis = op.axes([int(op.attributes.get("axis", -1 if op.version >= 13 else 1))], len(shape))[0]
     axes = [axis] if op.version >= 13 else list(range(axis, len(shape)))
     if any(shape[item] in {0, "0"} for item in axes):
-        raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
+        raise Refused("not-lowered", f"{op.op} of an axis of size 0")
     top = op.temporary("max", dtype, _kept(x, axes))
     reduce(op, x, top, axes, REDUCTIONS["ReduceMax"])
     out.dtype = dtype
@@ -67,7 +68,7 @@ def _stash(op: OnnxOp, x: Value) -> Value:
     if x.dtype in {"f32", "f64"}:
         return x
     if int(op.attributes.get("stash_type", 1)) != 1:
-        raise NotLowered(f"not-lowered: {op.op} with a stash_type of its own")
+        raise Refused("not-lowered", f"{op.op} with a stash_type of its own")
     wide = op.temporary("wide", "f32", x.shape or ())
     return mapped(op, x, wide, lambda s, value: cast_scalar(s, value, x.dtype, "f32"))
 
@@ -85,7 +86,7 @@ def _scaled(op: OnnxOp, x: Value, centred: Value, power: Value, *, bias: Value |
         result = add(s, result, Arg(3), dtype)
         ins.append(bias)
     if any(value.dtype != dtype for value in ins[2:]):
-        raise NotLowered(f"not-lowered: {op.op} of several element types")
+        raise Refused("not-lowered", f"{op.op} of several element types")
     out.dtype = dtype
     op.same_loops(ins, out, s.payload(result))
 
@@ -131,10 +132,10 @@ def _log_sum_exp(op: OnnxOp) -> None:
     x, out, shape = _float_input(op), op.single_output(), op.shape()
     argument = op.parameter(1, "axes")
     if not argument and int(op.attributes.get("noop_with_empty_axes", 0)):
-        raise NotLowered(f"not-lowered: {op.op} without axes")
+        raise Refused("not-lowered", f"{op.op} without axes")
     axes = sorted(op.axes(argument, len(shape))) if argument else list(range(len(shape)))
     if not int(op.attributes.get("keepdims", 1)) or any(shape[axis] in {0, "0"} for axis in axes):
-        raise NotLowered(f"not-lowered: {op.op} that drops axes, or of an axis of size 0")
+        raise Refused("not-lowered", f"{op.op} that drops axes, or of an axis of size 0")
     dtype = out.dtype = x.dtype
     top = op.temporary("max", dtype, _kept(x, axes))
     reduce(op, x, top, axes, REDUCTIONS["ReduceMax"])

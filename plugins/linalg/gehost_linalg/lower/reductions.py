@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gehost import Refused
 from gehost_linalg.affine import Const, Dim, Expr
 from gehost_linalg.generic import Arg, Literal, Ref, Size, Value, is_known
 from gehost_linalg.lower.elementwise import div, mul, number
-from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, NotLowered, OnnxOp, Scalars
+from gehost_linalg.lower.nodes import FLOAT_DTYPES, Lowering, OnnxOp, Scalars
 
 
 @dataclass(frozen=True)
@@ -120,14 +121,14 @@ def mean(
 def _reduce(op: OnnxOp) -> None:
     x, out, shape = op.input(0), op.single_output(), op.shape()
     if x.dtype not in FLOAT_DTYPES:
-        raise NotLowered(f"not-lowered: {op.op} of {x.dtype}")
+        raise Refused("not-lowered", f"{op.op} of {x.dtype}")
     argument = op.parameter(1, "axes")
     if not argument and int(op.attributes.get("noop_with_empty_axes", 0)):
-        raise NotLowered(f"not-lowered: {op.op} without axes")
+        raise Refused("not-lowered", f"{op.op} without axes")
     axes = sorted(op.axes(argument, len(shape))) if argument else list(range(len(shape)))
     empty = {"ReduceMax", "ReduceMin", "ReduceMean"}  # the result is not that of the loops
     if any(shape[axis] in {0, "0"} for axis in axes) and op.op in empty:
-        raise NotLowered(f"not-lowered: {op.op} of an axis of size 0")
+        raise Refused("not-lowered", f"{op.op} of an axis of size 0")
     keepdims = bool(int(op.attributes.get("keepdims", 1)))
     reduction = REDUCTIONS[op.op]
     if op.op == "ReduceMean":

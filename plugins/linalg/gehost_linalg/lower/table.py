@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from gehost import Refused
 from gehost_linalg.generic import DTYPES, Op
 from gehost_linalg.lower import elementwise, index, movement, normalizations, reductions
-from gehost_linalg.lower.nodes import Lowering, NotLowered, OnnxOp
+from gehost_linalg.lower.nodes import Lowering, OnnxOp
 
 
 @cache
@@ -23,15 +24,15 @@ def lower(op: OnnxOp, function: Lowering | None = None) -> list[Op]:
     """The Generics that compute a node, by ``function`` instead of the operator's own.
 
     Raises:
-        NotLowered: with the reason.
+        Refused: with the reason.
     """
     function = function or lowerings().get(op.op)
     if function is None:
-        raise NotLowered(f"not-lowered: {op.op}")
+        raise Refused("not-lowered", op.op)
     if op.attributes.get("broadcast"):  # operands of lower rank stand at the attribute "axis"
-        raise NotLowered(f"not-lowered: {op.op} of opset {op.version} with broadcast")
+        raise Refused("not-lowered", f"{op.op} of opset {op.version} with broadcast")
     for value in (*op.inputs, *op.outputs):
         if value is not None and value.dtype and value.dtype not in DTYPES:
-            raise NotLowered(f"dtype: {value.name} is {value.dtype}")
+            raise Refused("dtype", f"{value.name} is {value.dtype}")
     function(op)
     return op.made
