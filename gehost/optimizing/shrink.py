@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import onnx
 
+from gehost.ir.node import op_name
+
 _LARGE = 1 << 10
 """Bytes of a weight from which sharing it pays; a runtime may fuse a small one of its own."""
 
@@ -15,6 +17,8 @@ _LENGTHS = 2
 """Bytes, at most, by which the lengths of a name and its node grow, in any usual file."""
 _WEIGHTS_ALONE = 4
 """The first IR version in which a weight need not be an input."""
+_CONVOLUTIONS = ("Conv", "com.microsoft::FusedConv")
+"""Operators whose ``group`` and ``dilations`` mean 1 where they are absent."""
 
 
 def shrink(model: onnx.ModelProto) -> None:
@@ -22,10 +26,16 @@ def shrink(model: onnx.ModelProto) -> None:
 
     What describes the model stays: its own metadata, its text, names of inputs and outputs.
     ``Constant`` nodes of the main graph become weights, which take fewer bytes, and what an
-    ``Identity`` copies into an output has the output's name from the start.
+    ``Identity`` copies into an output has the output's name from the start. Convolutions without
+    groups and dilations leave these out.
     """
+    own = {op_name(function.domain, function.name) for function in model.functions}
+    convolutions = {op for op in _CONVOLUTIONS if op not in own}
     for graph in _graphs(model.graph):
         _remove_notes(graph)
+        for node in graph.node:
+            if op_name(node.domain, node.op_type) in convolutions:
+                _remove_ones(node)
     if model.ir_version >= _WEIGHTS_ALONE:
         _constants_to_weights(model.graph)
     for function in model.functions:
@@ -69,6 +79,19 @@ def _remove_notes_of_node(node: onnx.NodeProto) -> None:
     node.ClearField("metadata_props")
     for attribute in node.attribute:
         attribute.ClearField("doc_string")
+
+
+def _remove_ones(node: onnx.NodeProto) -> None:
+    """Remove the attributes that say of a convolution what it does without them."""
+    rest = [
+        attribute
+        for attribute in node.attribute
+        if not (attribute.name == "group" and attribute.i == 1)
+        and not (attribute.name == "dilations" and {*attribute.ints} == {1})
+    ]
+    if len(rest) < len(node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(rest)
 
 
 def _constants_to_weights(graph: onnx.GraphProto) -> None:

@@ -169,3 +169,32 @@ def test_a_longer_name_never_takes_more_bytes(name: str) -> None:
         before = model.ByteSize()
         shrink(model)
         assert model.ByteSize() <= before
+
+
+@pytest.mark.parametrize(("own", "rest"), [("ours", {"strides"}), ("", {"strides", "group"})])
+def test_convolutions_leave_out_ones(own: str, rest: set[str]) -> None:
+    """Unless a function of the model has the operator's name."""
+    result = parse(
+        f"""<ir_version: 10, opset_import: ["": 20, "com.microsoft": 1, "ours": 1]>
+        m (float[1, 4, 5, 5] x, float[4, 4, 1, 1] w, bool c) => (float[1, 4, 5, 5] y) {{
+            a = Conv <group = 1, dilations = [1, 1], strides = [1, 1]> (x, w)
+            b = com.microsoft.FusedConv <group = 1, dilations = [1, 1], activation = "Relu"> (a, w)
+            d = Conv <group = 2, dilations = [1, 2], pads = [0, 0, 0, 0]> (b, w)
+            e = ours.Conv <group = 1> (d)
+            y = If(c) <then_branch = t () => (float[1, 4, 5, 5] p) {{
+                p = Conv <group = 1, strides = [1, 1]> (e, w) }},
+                else_branch = u () => (float[1, 4, 5, 5] q) {{ q = Identity(e) }}>
+        }}
+        <domain: "{own}", opset_import: ["": 20]> Conv <group> (i) => (o) {{ o = Identity(i) }}"""
+    )
+    shrink(result)
+    names = [{attribute.name for attribute in node.attribute} for node in result.graph.node]
+    body = result.graph.node[4].attribute[0].g.node[0]
+    kept = {"group", "dilations"} if rest == {"strides", "group"} else set()
+    assert names[:4] == [
+        {"strides"} | kept,
+        {"activation"},
+        {"group", "dilations", "pads"},
+        {"group"},
+    ]
+    assert {attribute.name for attribute in body.attribute} == rest
