@@ -239,12 +239,11 @@ def _add_neighbours(
             results[index] = ANGLE
             # rounding the angle is what hurts, so its product or sum stays, too
             before = producer.get(node.input[0])
-            if (
-                before is not None
-                and nodes[before].op_type in ("Add", "Mul")
-                and not results[before]
-            ):
-                results[before] = ANGLE
+            while before is not None and not results[before]:
+                op = nodes[before].op_type
+                if op in MOVES or op in ("Add", "Mul"):
+                    results[before] = ANGLE
+                before = producer.get(nodes[before].input[0]) if op in MOVES else None
         if not integer:
             continue
         sources = [quantized[name] for name in node.input if name in quantized]

@@ -2,7 +2,7 @@
 
 A row is a line along the last axis, of at least eight elements; its error is the largest distance
 to the precise run. It may be ``k`` times the original's error, in this row or in the median row,
-and half a unit in the last place of float32. A wrong epsilon, mask or head is far outside; another
+and a unit in the last place of float32. A wrong epsilon, mask or head is far outside; another
 order of sums is inside.
 """
 
@@ -34,8 +34,8 @@ class Rule(NamedTuple):
     k: float
     rows: float
     """The share of rows that must be within the bound."""
-    floor: float = 2.0**-24
-    """What is always allowed, relatively to the largest number of the row."""
+    floor: float = 2.0**-23
+    """What is always allowed, relatively to the largest number of the row: another last place."""
 
 
 SAME_FUNCTION = Rule("same function", 8, 1.0)

@@ -197,14 +197,19 @@ def inferred(model: onnx.ModelProto) -> Model:
     return indexed
 
 
-def element_types(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the element type of each tensor, as far as inference knows it."""
+def tensor_types(model: onnx.ModelProto) -> dict[str, TensorType]:
+    """Return the type of each tensor, as far as inference knows it."""
     return {
-        name: int(value.type.dtype)
+        name: value.type
         for graph in inferred(without_weights(model)).graphs
         for name, value in graph.values.items()
         if isinstance(value.type, TensorType)
     }
+
+
+def element_types(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the element type of each tensor, as far as inference knows it."""
+    return {name: int(kind.dtype) for name, kind in tensor_types(model).items()}
 
 
 def _declared(model: onnx.ModelProto) -> Iterator[Any]:

@@ -13,12 +13,14 @@ import onnx
 import onnx.helper
 
 from gehost.verify.bodies import captures, declare_as, graphs_of, unique_names
-from gehost.verify.retype import HALF, WIDER, element_types, retyped
+from gehost.verify.retype import HALF, WIDER, retyped, tensor_types
 
 _NO_ROUNDING = frozenset(
     ("Constant", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat")
 ).union(("Gather", "Slice", "Split", "Expand", "Tile", "If", "Loop", "Scan"))
 """Operators that move numbers; those with bodies round inside."""
+_SIZES = ("Shape", "Size")
+"""Operators that a compile folds where the sizes of their input are known."""
 
 
 def widened(
@@ -27,17 +29,20 @@ def widened(
     """Return the model computing in float32 what it computes in half."""
     model = unique_names(model)
     wide = retyped(model, WIDER, base_dir, folder)
-    constants = {tensor.name for tensor in model.graph.initializer}
+    constants = {tensor.name for graph in graphs_of(model) for tensor in graph.initializer}
     constants -= {value.name for value in model.graph.input}
+    types = tensor_types(model)
 
     def is_constant(node: onnx.NodeProto) -> bool:
         read = [name for name in (*node.input, *captures(node)) if name]
-        if node.op_type != "Constant" and not (read and constants.issuperset(read)):
-            return False
-        constants.update(node.output)
-        return True
+        if node.op_type in _SIZES and read and read[0] in types:
+            is_fixed = types[read[0]].size is not None
+        else:
+            is_fixed = node.op_type == "Constant" or (bool(read) and constants.issuperset(read))
+        constants.update(node.output if is_fixed else ())
+        return is_fixed
 
-    round_outputs(wide, element_types(model), is_constant)
+    round_outputs(wide, {name: int(kind.dtype) for name, kind in types.items()}, is_constant)
     return wide
 
 

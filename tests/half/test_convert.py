@@ -169,6 +169,21 @@ def test_positions_are_counted_in_float32() -> None:
     assert [types[name] for name in ("f", "a", "c", "y")] == [FLOAT, FLOAT, FLOAT, FLOAT16]
 
 
+@pytest.mark.parametrize("move", ["Identity (x)", "Reshape (x, size)", "Concat <axis = 0> (x, x)"])
+@pytest.mark.parametrize("moves", [1, 2])
+def test_an_angle_that_is_only_moved_is_not_rounded(move: str, moves: int) -> None:
+    """An input of float32 was rounded before a move, and cast back before the cosine."""
+    second = " b = Identity (m)" if moves == 2 else ""
+    model = graph(
+        "float[N] x",
+        f"m = {move}{second} y = Cos ({'b' if moves == 2 else 'm'})",
+        result="float[M] y",
+        weights="int64[1] size = {-1}",
+    )
+    result = converted(model, keep_io=True)
+    assert "Cast" not in {node.op_type for node in result.graph.node}
+
+
 def test_integer_kernels_keep_their_chain() -> None:
     model = graph(
         "float[N, 4] x",

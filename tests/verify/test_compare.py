@@ -248,7 +248,7 @@ def test_summaries() -> None:
     )
     assert compare(a, b, [feeds]).summary() == (
         "differ: z[1] of feed 0: a -2, b -1.99999595, |a-b| 4.1e-06 (error 4.1e-06, allowed "
-        "1.1e-06); 1 of 2 comparisons differ"
+        "1.2e-06); 1 of 2 comparisons differ"
     )
     text = compare(a, b, [feeds], rtol=0.0, atol=0.0).summary()
     assert (

@@ -60,11 +60,14 @@ def test_the_error_of_the_original_is_that_of_its_worst_run() -> None:
     assert judged(off, runs=((PRECISE + 1e-5).astype(np.float32),)).equal
 
 
-def test_where_the_original_is_exact_half_a_unit_in_the_last_place_is_left() -> None:
-    ones = np.ones((4, 4))
-    a = ones.astype(np.float32)
-    assert judged(np.nextafter(a, np.float32(0)), a=a, precise=ones).equal
-    assert not judged(a + 2 * np.finfo(np.float32).eps, a=a, precise=ones).equal
+@pytest.mark.parametrize("number", [0.51, 0.96, 1.0, 1.01, 1.9, 1e-20, -3e20])
+def test_where_the_original_is_exact_a_unit_in_the_last_place_is_left(number: float) -> None:
+    a = np.full((4, 4), number, np.float32)
+    for towards in (-np.inf, np.inf):
+        off = np.nextafter(a, np.float32(towards))
+        assert judged(off, a=a, precise=a.astype(np.float64)).equal
+        off = np.nextafter(np.nextafter(off, np.float32(towards)), np.float32(towards))
+        assert not judged(off, a=a, precise=a.astype(np.float64)).equal
 
 
 @pytest.mark.parametrize("rule", [SAME_FUNCTION, NOT_LESS_PRECISE])
