@@ -74,21 +74,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skipif(skipped, reason=reason))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Skip tests of what an older onnx or ONNX Runtime (``tools/versions.sh``) lacks.
+class OlderVersions:
+    """A hook for the tests of all folders; one of this file is called for those of ``tests`` alone."""
 
-    A kernel that a shipped pass writes is no such thing: the file names the runtime that it needs.
-    """
-    try:
-        return (yield)
-    except Exception as error:
-        texts = [str(one) for one in _chain(error)] if is_older("1.31.1") else []
-        if any(map(_OPSET_IS_TOO_NEW.search, texts)):
-            pytest.skip(f"onnx {onnx.__version__}, or its ONNX Runtime, has no such opset")
-        if any(map(_KERNEL_IS_MISSING.search, texts)) and "vendors" not in item.path.parts:
-            pytest.skip("this ONNX Runtime lacks a kernel")
-        raise
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        """Skip tests of what an older onnx or ONNX Runtime (``tools/versions.sh``) lacks.
+
+        A kernel that a shipped pass writes is no such thing: the file names the runtime that it
+        needs.
+        """
+        try:
+            return (yield)
+        except Exception as error:
+            texts = [str(one) for one in _chain(error)] if is_older("1.31.1") else []
+            if any(map(_OPSET_IS_TOO_NEW.search, texts)):
+                pytest.skip(f"onnx {onnx.__version__}, or its ONNX Runtime, has no such opset")
+            if any(map(_KERNEL_IS_MISSING.search, texts)) and "vendors" not in item.path.parts:
+                pytest.skip("this ONNX Runtime lacks a kernel")
+            raise
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(OlderVersions())
 
 
 def is_older(version: str) -> bool:
