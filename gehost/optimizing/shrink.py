@@ -17,8 +17,6 @@ _LENGTHS = 2
 """Bytes, at most, by which the lengths of a name and its node grow, in any usual file."""
 _WEIGHTS_ALONE = 4
 """The first IR version in which a weight need not be an input."""
-_CONVOLUTIONS = ("Conv", "com.microsoft::FusedConv")
-"""Operators whose ``group`` and ``dilations`` mean 1 where they are absent."""
 
 
 def shrink(model: onnx.ModelProto) -> None:
@@ -30,11 +28,10 @@ def shrink(model: onnx.ModelProto) -> None:
     groups and dilations leave these out.
     """
     own = {op_name(function.domain, function.name) for function in model.functions}
-    convolutions = {op for op in _CONVOLUTIONS if op not in own}
     for graph in _graphs(model.graph):
         _remove_notes(graph)
         for node in graph.node:
-            if op_name(node.domain, node.op_type) in convolutions:
+            if op_name(node.domain, node.op_type) == "Conv" and "Conv" not in own:
                 _remove_ones(node)
     if model.ir_version >= _WEIGHTS_ALONE:
         _constants_to_weights(model.graph)

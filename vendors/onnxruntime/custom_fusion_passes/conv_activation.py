@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
@@ -108,7 +110,12 @@ class OrtConvActivationPass(FusionBasePass):
             builder = EsGraphBuilder("fused")
             inputs = dict(zip(region.inputs, builder.CreateInputs(len(region.inputs)), strict=True))
             operands = [None if one is None else inputs[one] for one in conv.inputs]
-            attributes: dict[str, Any] = {**conv.attrs, "activation": node.op}
+            attributes: dict[str, Any] = {
+                name: given
+                for name, given in conv.attrs.items()
+                if name not in ("group", "dilations") or np.any(np.asarray(given) != 1)
+            }
+            attributes["activation"] = node.op
             if params:
                 attributes["activation_params"] = params
             result = es.op(KERNEL)(*operands, **attributes)
