@@ -59,52 +59,63 @@ def replace_region(
         PassError: the replacement does not fit the region, or rewrites feed each other without end.
     """
     _check_sizes(region, replacement)
-    model, graph = session.model, region.graph
-    journal = model.journal
+    journal = session.model.journal
     mark = journal.mark()
     try:
-        outputs = Outputs(model, region)
-        retained = outputs.retained
-        removed = region.nodes
-        if retained:
-            removed = [node for node in region.nodes if node not in retained]
-        generation = _next_generation(region, removed)
-        insertion = Insertion(session, region, _move_early_users(region), generation)
-        before: Sequence[NodeState] | None = None
-        sources: Sequence[Value] = region.outputs
-
-        is_plain = not retained and not replacement.definitions
-        key = cache_key(region, replacement) if is_plain else None
-        cached = session.cache.get(key, region, replacement)
-        if cached is not None:
-            insertion.insert_cached(cached)  # leaves the matched nodes as they are
-        else:
-            before = states_of(region.nodes)
-            lowering = Lowering(session, region, replacement, insertion, before)
-            for place in lowering.replaced_slots.values():
-                outputs.release(region.outputs[place])
-            lowering.insert_all()
-            sources = [lowering.value(tensor) for tensor in replacement.outputs]
-            _prove_types(session, region, lowering, sources, before, shape_proven)
-            for place, (value, source) in enumerate(zip(region.outputs, sources, strict=True)):
-                if source is not value and outputs.forward(value, source):
-                    insertion.insert(LoweredOp.identity(place), [source])
-            if insertion.drop_unread_constants():
-                lowering.cacheable = False
-            if lowering.cacheable and len(lowering.replaced_slots) == len(region.outputs):
-                session.cache.put(
-                    key, region, replacement, before, lowering.ops, from_match=lowering.from_match
-                )
-
-        if _is_unchanged(region, before, insertion.nodes, sources):
-            raise Refused("no change", "the replacement equals the match")
-        if model.has_device_configurations:
-            inherit_devices(region, removed, insertion.nodes)
-        graph.remove_nodes(removed)
-        return Replaced(insertion.nodes, outputs.rewired)
+        return _replace(session, region, replacement, shape_proven=shape_proven)
     except BaseException:
         journal.undo(mark)
         raise
+
+
+def _replace(
+    session: RewriteSession, region: Region, replacement: EsGraph, *, shape_proven: bool
+) -> Replaced:
+    """Replace the region; the caller undoes what an error leaves.
+
+    Apart from the caller's ``try``, because an interrupt inside a comprehension leaves its function
+    without the handlers there (Python 3.12 in traces, 3.13 always).
+    """
+    model, graph = session.model, region.graph
+    outputs = Outputs(model, region)
+    retained = outputs.retained
+    removed = region.nodes
+    if retained:
+        removed = [node for node in region.nodes if node not in retained]
+    generation = _next_generation(region, removed)
+    insertion = Insertion(session, region, _move_early_users(region), generation)
+    before: Sequence[NodeState] | None = None
+    sources: Sequence[Value] = region.outputs
+
+    is_plain = not retained and not replacement.definitions
+    key = cache_key(region, replacement) if is_plain else None
+    cached = session.cache.get(key, region, replacement)
+    if cached is not None:
+        insertion.insert_cached(cached)  # leaves the matched nodes as they are
+    else:
+        before = states_of(region.nodes)
+        lowering = Lowering(session, region, replacement, insertion, before)
+        for place in lowering.replaced_slots.values():
+            outputs.release(region.outputs[place])
+        lowering.insert_all()
+        sources = [lowering.value(tensor) for tensor in replacement.outputs]
+        _prove_types(session, region, lowering, sources, before, shape_proven)
+        for place, (value, source) in enumerate(zip(region.outputs, sources, strict=True)):
+            if source is not value and outputs.forward(value, source):
+                insertion.insert(LoweredOp.identity(place), [source])
+        if insertion.drop_unread_constants():
+            lowering.cacheable = False
+        if lowering.cacheable and len(lowering.replaced_slots) == len(region.outputs):
+            session.cache.put(
+                key, region, replacement, before, lowering.ops, from_match=lowering.from_match
+            )
+
+    if _is_unchanged(region, before, insertion.nodes, sources):
+        raise Refused("no change", "the replacement equals the match")
+    if model.has_device_configurations:
+        inherit_devices(region, removed, insertion.nodes)
+    graph.remove_nodes(removed)
+    return Replaced(insertion.nodes, outputs.rewired)
 
 
 def _check_sizes(region: Region, replacement: EsGraph) -> None:
