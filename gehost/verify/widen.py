@@ -19,6 +19,8 @@ _NO_ROUNDING = frozenset(
     ("Constant", "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat")
 ).union(("Gather", "Slice", "Split", "Expand", "Tile", "If", "Loop", "Scan"))
 """Operators that move numbers; those with bodies round inside."""
+_LOOPS = ("Loop", "Scan")
+"""Operators that no compile folds; it may take out what their bodies read for nothing."""
 _SIZES = ("Shape", "Size")
 """Operators that a compile folds where the sizes of their input are known."""
 
@@ -37,6 +39,8 @@ def widened(
         read = [name for name in (*node.input, *captures(node)) if name]
         if node.op_type in _SIZES and read and read[0] in types:
             is_fixed = types[read[0]].size is not None
+        elif node.op_type in _LOOPS:
+            is_fixed = False
         else:
             is_fixed = node.op_type == "Constant" or (bool(read) and constants.issuperset(read))
         constants.update(node.output if is_fixed else ())

@@ -135,6 +135,24 @@ def test_branches_that_name_values_alike_round_each_in_its_type(kind: str) -> No
     Runner(form).run({"x": np.ones((2, 4), np.float32), "c": np.array(False)})
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_a_loop_that_reads_an_input_for_nothing_is_as_without(kind: str) -> None:
+    def form(nothing: str) -> onnx.ModelProto:
+        return parse(
+            f"""<ir_version: 10, opset_import: ["": 22]> g ({kind}[8] x) => ({kind}[8] y)
+            <int64 two = {{2}}, bool yes = {{1}}> {{ f = Loop (two, yes, w)
+            <body = b (int64 i, bool k, {kind}[8] s) => (bool o, {kind}[8] r)
+            {{ o = Identity (k) {nothing} r = Sigmoid (s) }}> c = Cos (f) y = Add (x, c) }}""",
+            {
+                "w": np.linspace(0, 1, 8).astype(
+                    {"float16": np.float16}.get(kind, ml_dtypes.bfloat16)
+                )
+            },
+        )
+
+    assert compare(form("n = Neg (x)"), form("")).equal
+
+
 def test_a_loop_that_reads_an_input_in_its_body_is_no_constant() -> None:
     text = f"""{HEAD} g (float16[2, 4] x) => (float16[2, 4] y) {{ f = Loop (n, "", a) <body = b
         (int64 i, bool k, float16[2, 4] s) => (bool l, float16[2, 4] o)
