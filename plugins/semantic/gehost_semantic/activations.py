@@ -13,9 +13,10 @@ from math import pi, sqrt
 from typing import TypeAlias, cast
 
 from gehost import DataType, Node, Refusal, Refused, Value
+from gehost_semantic.bodies import has_body, is_same, views_of_body
 from gehost_semantic.extents import Extent
 from gehost_semantic.kernel_call import nodes_between
-from gehost_semantic.layout_rules import LAYOUTS
+from gehost_semantic.layout_rules import CASTS, LAYOUTS
 from gehost_semantic.view import is_whole
 from gehost_semantic.views import Views
 
@@ -174,9 +175,25 @@ def _operator(views: Views, node: Node) -> Activation | None:
         kind = ActivationKind.SILU if alpha == 1 else ActivationKind.SWISH
     elif node.attrs.get("approximate", "none") == "tanh":
         kind = ActivationKind.GELU_TANH
+    if has_body(node) and not _is_in_body(node, kind, alpha):
+        return None
     is_body = node.op == "gehost::Gelu" and kind is ActivationKind.GELU
     constant = (x, sqrt(2.0)) if is_body else None
     return _described(views, kind, alpha, x, result, x.dtype or DataType.FLOAT, constant)
+
+
+def _is_in_body(node: Node, kind: ActivationKind, alpha: float) -> bool:
+    """Whether the function of that name in the model computes an activation."""
+    views = views_of_body(node)
+    if views is None:
+        return False
+    return any(
+        isinstance(item, Activation)
+        and (item.kind, item.alpha) == (kind, alpha)
+        and is_same(views, item.x, views.graph.inputs[0])
+        and is_same(views, item.result, views.graph.outputs[0])
+        for _, item in activations(views)
+    )
 
 
 def _find(views: Views, node: Node) -> Activation | None:
@@ -436,14 +453,14 @@ def _is_near(number: float, expected: float, tolerance: float) -> bool:
 def _types(leaf: Value) -> set[DataType | None]:
     """Return the element types that x may have for a kernel."""
     node = leaf.producer
-    source = node.inputs[0] if node is not None and node.op == "Cast" else None
+    source = node.inputs[0] if node is not None and node.op in CASTS else None
     return {leaf.dtype} if source is None else {leaf.dtype, source.dtype}
 
 
 def _narrow(leaf: Value, result: Value) -> Value:
     """Return what a cast makes x of, if it has the result's type."""
     node = leaf.producer
-    source = node.inputs[0] if node is not None and node.op == "Cast" else None
+    source = node.inputs[0] if node is not None and node.op in CASTS else None
     return leaf if source is None or source.dtype != result.dtype else source
 
 

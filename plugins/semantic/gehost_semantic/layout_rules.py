@@ -22,6 +22,9 @@ def _same(views: Reader, node: Node, _: Value) -> View | None:
     return views.of(node.input(0))
 
 
+CASTS = ("Cast", "CastLike")
+
+
 def _cast(views: Reader, node: Node, value: Value) -> View | None:
     source = views.of(node.input(0))
     argument = node.inputs[0]

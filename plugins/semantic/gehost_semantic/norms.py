@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import inf
+from math import inf, isclose
 from typing import TypeAlias, cast
 
 from gehost import DataType, Graph, Node, Refused, Value
 from gehost_semantic.activations import Function, function_behind
+from gehost_semantic.bodies import has_body, views_of_body
 from gehost_semantic.extents import Extent, exact_int, total
+from gehost_semantic.layout_rules import CASTS
 from gehost_semantic.layouts import way_up
 from gehost_semantic.rotary import Rotary, rotations
 from gehost_semantic.view import Unknown, View, coalesced, is_whole
@@ -159,7 +161,8 @@ class _Core:
 
 def _core(views: Views, node: Node) -> _Core | None:
     if node.op in _OPERATORS:
-        return _operator(views, node)
+        core = _operator(views, node)
+        return None if core is not None and has_body(node) and not _is_in_body(node, core) else core
     if node.op == "Pow":
         power = views.numbers.scalar(node.inputs[1], views)
         return None if power not in (0.5, -0.5) else _Root(views, node, power).core()
@@ -194,6 +197,30 @@ def _operator(views: Views, node: Node) -> _Core | None:
     is_centred = groups is not None or node.op in _LAYERS
     axes = (*range(axis, rank),)
     return _Core(x, is_centred, axes, epsilon, compute, result, scale, bias, groups)
+
+
+def _is_in_body(node: Node, core: _Core) -> bool:
+    """Whether the function of that name in the model computes a norm."""
+    views = views_of_body(node)
+    if views is None:
+        return False
+    names = {value.name: slot for slot, value in enumerate(node.inputs) if value is not None}
+    inside = {value.name: value for value in views.graph.inputs}
+    x, scale, bias = (
+        None if value is None else inside.get(f"i{names[value.name]}")
+        for value in (core.x, core.scale, core.bias)
+    )
+    kind = NormKind.LAYER if core.is_centred else NormKind.RMS
+    wanted = (kind, core.axes[0], scale, bias)
+    for _, norm in norms(views):
+        if (
+            isinstance(norm, Norm)
+            and (norm.kind, norm.axis + len(norm.shape), norm.scale, norm.bias) == wanted
+            and _is_same(views, norm.x, x)
+            and _is_same(views, norm.result, views.graph.outputs[0])
+        ):
+            return isclose(norm.epsilon, core.epsilon, rel_tol=1e-3)
+    return False
 
 
 def _outputs(node: Node) -> list[Value]:
@@ -499,7 +526,7 @@ def _with_vector(views: Views, norm: Norm, op: str) -> Norm:
     """Return a norm with the scale (Mul) or bias (Add) that follows it, behind a cast."""
     value = norm.result
     reader = _reader(value)
-    if reader is not None and reader.op == "Cast" and _is_float(reader.outputs[0]):
+    if reader is not None and reader.op in CASTS and _is_float(reader.outputs[0]):
         value = reader.outputs[0] or value
         reader = _reader(value)
     if reader is None or reader.op != op or len(set(reader.inputs)) != 2:
@@ -528,7 +555,7 @@ def _is_vector(views: Views, norm: Norm, value: Value) -> bool:
 
 def _cast_back(norm: Norm) -> Value:
     reader = _reader(norm.result)
-    if reader is None or reader.op != "Cast" or norm.result.dtype == norm.x.dtype:
+    if reader is None or reader.op not in CASTS or norm.result.dtype == norm.x.dtype:
         return norm.result
     behind = reader.outputs[0]
     return behind if behind is not None and behind.dtype == norm.x.dtype else norm.result
@@ -536,7 +563,7 @@ def _cast_back(norm: Norm) -> Value:
 
 def _narrow(x: Value, compute: DataType) -> Value:
     """Return what casts without effect, and one that makes x wider, are of."""
-    while x.producer is not None and x.producer.op == "Cast":
+    while x.producer is not None and x.producer.op in CASTS:
         source = x.producer.inputs[0]
         if source is None or not _is_float(source) or x.dtype != compute:
             break
