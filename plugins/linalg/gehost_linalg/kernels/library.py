@@ -19,8 +19,6 @@ from gehost import (
     UsageError,
     infer_model,
     one_line,
-    tune,
-    verify,
     write_bytes_atomic,
 )
 from gehost_linalg.groups.body import DOMAIN, Body, Signature
@@ -181,6 +179,8 @@ def write_library(
         write_bytes_atomic(emit_c, text.encode())
     if switch_file is not None:
         if os.path.exists(switch_file):
+            from gehost import tune
+
             tune.read_switch_file(switch_file)
         elif not Path(switch_file).absolute().parent.is_dir():
             raise OutputError("cannot be written: there is no such directory", where=switch_file)
@@ -210,6 +210,7 @@ def _gaining(
 
     Each library has a path of its own, as a process keeps the library that it opened at a path.
     """
+    from gehost import verify  # not read by a library that measures nothing
     from gehost_linalg.kernels.measure import check_original, gains, over_original, whole
 
     argument = verify.load_feeds(feeds)

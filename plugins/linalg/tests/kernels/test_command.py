@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -253,3 +255,10 @@ def test_a_kernel_has_at_most_40_lines(built: Built) -> None:
         lines = list(kernel.lines)
         functions = sum("(const Rows *w" in line for line in lines)
         assert len(lines) - lines.index("*/") - 1 <= 40 * functions, kernel.name
+
+
+def test_the_command_does_not_load_what_compiles_models() -> None:
+    """Its time would be twice that without the C compiler."""
+    code = "import sys, gehost_linalg.kernels.library; print('gehost.host.host' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "False\n", result.stderr
