@@ -260,5 +260,7 @@ def test_a_kernel_has_at_most_40_lines(built: Built) -> None:
 def test_the_command_does_not_load_what_compiles_models() -> None:
     """Its time would be twice that without the C compiler."""
     code = "import sys, gehost_linalg.kernels.library; print('gehost.host.host' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
     assert result.stdout == "False\n", result.stderr
