@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import onnx
+import onnx.helper
 import onnx.inliner
 
 from gehost.ir.node import op_name
@@ -18,7 +19,14 @@ def inline_functions(
 
     A function of another opset stays if an operator in it has another form at the model's.
     """
+    apart: list[onnx.FunctionProto] = []
     explicit = with_function_defaults(model)
+    if any(_returned(body) for body in _bodies(explicit)):
+        if explicit is model:
+            explicit = onnx.ModelProto()
+            explicit.CopyFrom(model)
+        for body in _bodies(explicit):
+            _return_constants(body)
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     if any(_differs(function, opsets) for function in model.functions):
         if explicit is model:
@@ -28,12 +36,42 @@ def inline_functions(
             if _differs(function, opsets) and _is_the_same_at(opsets, function):
                 for entry in function.opset_import:
                     entry.version = opsets.get(entry.domain, entry.version)
+        apart = [function for function in explicit.functions if _differs(function, opsets)]
     if keep is None:
         return onnx.inliner.inline_local_functions(explicit)
+    for function in apart:  # it refuses to choose where there are any
+        explicit.functions.remove(function)
     chosen = [
-        (candidate.domain, candidate.name) for candidate in model.functions if not keep(candidate)
+        (candidate.domain, candidate.name)
+        for candidate in explicit.functions
+        if not keep(candidate)
     ]
-    return onnx.inliner.inline_selected_functions(explicit, chosen)
+    inlined = onnx.inliner.inline_selected_functions(explicit, chosen)
+    inlined.functions.extend(apart)
+    return inlined
+
+
+def _bodies(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of operators in functions."""
+    waiting = [node for function in model.functions for node in function.node]
+    while waiting:
+        for entry in waiting.pop().attribute:
+            for body in (entry.g, *entry.graphs):
+                yield body
+                waiting.extend(body.node)
+
+
+def _returned(body: onnx.GraphProto) -> list[int]:
+    """Return the places of initializers that a body returns, from the last one."""
+    outputs = {info.name for info in body.output}
+    return [i for i, tensor in enumerate(body.initializer) if tensor.name in outputs][::-1]
+
+
+def _return_constants(body: onnx.GraphProto) -> None:
+    """Let a body return constants in place of initializers: ONNX's inliner names them wrongly."""
+    for place in _returned(body):
+        tensor = body.initializer.pop(place)
+        body.node.insert(0, onnx.helper.make_node("Constant", [], [tensor.name], value=tensor))
 
 
 def _differs(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import onnx.parser
 import pytest
 
 import gehost
@@ -273,3 +274,21 @@ def test_a_model_that_grows_by_casts_is_not_converted() -> None:
     assert len(result.model.SerializeToString()) <= len(model.SerializeToString())
     assert ops(result.model) == ["Relu", "Tanh"]
     assert re.fullmatch(r"half: not converted: .* \d+ bytes larger .*", result.report.unconverted)
+
+
+def test_a_function_of_an_older_opset_is_refused_as_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 17, "my": 1]>
+        g (float[2, 3] x) => (float[2, 3] y) { y = my.old (x) }
+        <domain: "my", opset_import: ["": 12]> old (x) => (y) { y = Softmax <axis = 1> (x) }"""
+    )
+    path = saved(model, tmp_path / "m.onnx")
+    options = ["--for", "cpu", "--no-measure", path, "-o", str(tmp_path / "o.onnx")]
+    lines: list[str] = []
+    for half in ([], ["--half"]):
+        assert run(["optimize", *half, *options]) != 0
+        lines.append(capsys.readouterr().err)
+    assert lines[0] == lines[1]
+    assert "imports version 12" in lines[0]
