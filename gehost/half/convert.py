@@ -42,7 +42,14 @@ from gehost.half.reasons import (
     constant_of,
     reasons,
 )
-from gehost.half.weights import bounded, cast_weights, rounded_array, weight_notes
+from gehost.half.weights import (
+    bounded,
+    cast_weights,
+    default_opset,
+    dense,
+    rounded_array,
+    weight_notes,
+)
 from gehost.infer import infer_model
 from gehost.infer.findings import type_findings
 from gehost.infer.local import Inferrer
@@ -114,7 +121,7 @@ def to_float16(
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return HalfConversion(copy, (why,), is_converted=False)
-    model = unique_names(model)
+    model = unique_names(dense(model, base_dir))
     outside, notes = ranges(model, feeds, base_dir, CLOSE if cautious else LARGEST)
     functions: set[str] = set()
     while True:
@@ -152,6 +159,8 @@ class _Scope:
     forms: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     """Casts of a value, by type."""
     parent: _Scope | None = None
+    results: dict[str, str] = field(default_factory=dict[str, str])
+    """Names of float32 of constants that are outputs in half."""
 
     def form(self, name: str, kind: int) -> str | None:
         cached = self.forms.get((name, kind))
@@ -176,6 +185,7 @@ class _Conversion:
     ) -> None:
         self._model = model
         self._base_dir = base_dir
+        self._opset = default_opset(model)
         self._keep = frozenset(keep)
         self._target = target
         self._outside, self._cautious = outside, cautious
@@ -326,6 +336,7 @@ class _Conversion:
                 scope.origins.moved.add(tensor.name)
                 self._weights[tensor.name] = scope
         weights = {tensor.name for tensor in graph.initializer}
+        weights -= {info.name for info in graph.output}
         for info in copy.input:
             if _declares_float(info) and not (keep_io and info.name not in weights):
                 info.type.tensor_type.elem_type = _FLOAT16
@@ -364,19 +375,24 @@ class _Conversion:
             if tensor.data_type != FLOAT:
                 copy.initializer.append(tensor)
                 continue
-            if name in arguments:
-                copy.initializer.append(from_numpy(rounded_array(self._array(tensor)), name))
+            if name in arguments and name not in scope.half:  # an output, too
+                copy.initializer.append(tensor)
                 continue
+            exact = scope.results.get(name, name)
             half = scope.forms.get((name, _FLOAT16))
+            if name in arguments or exact != name:
+                half = name
             if half is not None:
                 copy.initializer.append(from_numpy(rounded_array(self._array(tensor)), half))
-            if read[name] or half is None:
+            if half is None or (half != exact and read[exact]):
                 copy.initializer.append(tensor)
+                copy.initializer[-1].name = exact
 
     def _store_once(self, copy: onnx.GraphProto | onnx.FunctionProto) -> None:
         """Store weights in the type in which they are read; in float32 where that is both."""
         name_as_before(copy, self._constants)
         self._both += cast_weights(copy, self._constants)
+        self._constants = {}  # functions may use the same names
 
     def _array(self, tensor: onnx.TensorProto) -> Array:
         return to_numpy(tensor, self._base_dir)
@@ -487,7 +503,7 @@ class _Conversion:
             clipped = name
             if half and name in scope.origins.fills and name not in scope.origins.infinite:
                 clipped = self._fresh(f"{name} (clipped)")
-                before += bounded(name, clipped, self._fresh)
+                before += bounded(name, clipped, self._fresh, self._opset)
                 self.clipped.add(name)
             before.append(onnx.helper.make_node("Cast", [clipped], [form], form, to=kind))
         (owner or scope).forms[name, kind] = form
@@ -503,16 +519,34 @@ class _Conversion:
         for name in dict.fromkeys(names):
             if scope.types.get(name) != FLOAT or name in scope.half:
                 continue
-            array = scope.origins.constants.get(name)
             inner = self._fresh(f"{name} (float32)")
             rename(nodes, name, inner)
-            if array is not None:
-                tensor = from_numpy(rounded_array(array), name)
-                casts.append(onnx.helper.make_node("Constant", [], [name], value=tensor))
+            if name in scope.origins.constants:
+                casts += self._constant_output(name, inner, nodes, scope)
             else:
                 casts.append(onnx.helper.make_node("Cast", [inner], [name], inner, to=_FLOAT16))
             scope.half.add(name)
         return casts
+
+    def _constant_output(
+        self, name: str, inner: str, nodes: list[onnx.NodeProto], scope: _Scope
+    ) -> list[onnx.NodeProto]:
+        """Make a constant half, and its form of float32 another value where nodes read that."""
+        if form := scope.forms.pop((name, _FLOAT16), ""):
+            rename(nodes, form, name)
+            del self._constants[form]
+        if any(inner in node.input for item in lists_of(nodes) for node in item):
+            self._constants[name] = inner
+        producer = next((node for node in nodes if inner in node.output), None)
+        if producer is None:  # an initializer
+            scope.results[name] = inner
+            return []
+        if name not in self._constants:
+            nodes.remove(producer)
+        if form:
+            return []
+        tensor = from_numpy(rounded_array(scope.origins.constants[name]), name)
+        return [onnx.helper.make_node("Constant", [], [name], value=tensor)]
 
     def _outputs_of_float(
         self, names: Sequence[str], nodes: list[onnx.NodeProto], scope: _Scope

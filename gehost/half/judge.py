@@ -19,7 +19,7 @@ import onnx
 
 from gehost.half.convert import HalfConversion
 from gehost.half.reasons import FLOAT
-from gehost.half.weights import bounded, rounded_array
+from gehost.half.weights import bounded, default_opset, dense, rounded_array
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.verify.compare import Verification, compare
@@ -167,11 +167,11 @@ def with_rounded_weights(
 ) -> onnx.ModelProto:
     """Return the float32 model with the constants and the bounded fills of its conversion."""
     copy = onnx.ModelProto()
-    copy.CopyFrom(unique_names(model))
+    copy.CopyFrom(unique_names(dense(model, base_dir)))
     halves = dict(_constants(conversion.model.graph, _FLOAT16))
     for graph, other in zip(graphs_of(copy), graphs_of(conversion.model), strict=True):
         _round(graph, other, halves, base_dir)
-        _bound(graph, conversion.clipped)
+        _bound(graph, conversion.clipped, default_opset(model))
     for function, other in zip(copy.functions, conversion.model.functions, strict=True):
         halves = dict(_constants(other, _FLOAT16))
         _round(function, other, halves, base_dir)
@@ -212,7 +212,7 @@ def _add_form(graph: Any, other: Any, form: str, array: Array) -> None:
             node.input[list(reader.input).index(form)] = form
 
 
-def _bound(graph: onnx.GraphProto, clipped: frozenset[str]) -> None:
+def _bound(graph: onnx.GraphProto, clipped: frozenset[str], opset: int) -> None:
     """Bound values by half's range, behind their producers."""
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
@@ -222,7 +222,7 @@ def _bound(graph: onnx.GraphProto, clipped: frozenset[str]) -> None:
         for slot, name in enumerate(node.output):
             if name in clipped:
                 copy.output[slot] = f"{name} (unbounded)"
-                nodes += bounded(copy.output[slot], name, str)
+                nodes += bounded(copy.output[slot], name, str, opset)
     del graph.node[:]
     graph.node.extend(nodes)
 

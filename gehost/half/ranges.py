@@ -17,6 +17,7 @@ from gehost.half.reasons import (
     constant_of,
     is_fill,
 )
+from gehost.half.weights import default_opset
 from gehost.ir.files.external import element_count
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.verify.bodies import graphs_of
@@ -26,6 +27,8 @@ from gehost.verify.run import Runner
 _LARGEST_OF = "gehost largest of "
 _LIMIT = 1e30
 """Numbers from here on are fills, whatever constants the model has."""
+_WHERE = 9
+"""The first opset with Where; values of older models are fetched, and measured here."""
 _NAMED = 6
 """Values that lines name."""
 _MOST = 1 << 16
@@ -65,13 +68,21 @@ def ranges(
     if not names:
         return set(), []
     products = {name for name in producer if producer[name].op_type in PRODUCTS}
-    _measure(measured.graph, names, _fills(model, base_dir), products)
+    fills = _fills(model, base_dir)
+    is_old = default_opset(model) < _WHERE
+    if is_old:
+        _fetch(measured.graph, names)
+    else:
+        _measure(measured.graph, names, fills, products)
     runner = Runner(measured, base_dir=base_dir)
     largest = dict.fromkeys(names, 0.0)
     for feed in feeds:
         results = runner.run(feed)
         for name in names:
-            number = float(results[f"{_LARGEST_OF}{name}"])
+            if is_old:
+                number = _largest(results[name], name in products, fills)
+            else:
+                number = float(results[f"{_LARGEST_OF}{name}"])
             largest[name] = max(largest[name], number if np.isfinite(number) else 0.0)
     outside: set[str] = set()
     lines: list[str] = []
@@ -104,6 +115,26 @@ def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
             if array is not None and is_fill(array):
                 results.add(float(np.nan_to_num(np.abs(array), posinf=0.0).max()))
     return sorted(results)
+
+
+def _fetch(graph: onnx.GraphProto, names: Sequence[str]) -> None:
+    """Make outputs of values."""
+    outputs = {info.name for info in graph.output}
+    graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, FLOAT, None)
+        for name in names
+        if name not in outputs
+    )
+
+
+def _largest(array: np.ndarray[Any, Any], is_product: bool, fills: Sequence[float]) -> float:
+    """Return what ``_measure`` computes in the model."""
+    sizes = np.abs(array).ravel()
+    sizes = sizes[sizes < (np.finfo(np.float32).max if is_product else _LIMIT)]
+    for fill in fills:
+        if fill < _LIMIT:
+            sizes = sizes[np.abs(sizes - fill) >= fill * 1e-3]
+    return float(sizes.max(initial=0))
 
 
 def _measure(

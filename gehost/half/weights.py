@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import onnx.helper
 from gehost.half.names import first_of
 from gehost.half.reasons import FLOAT, LARGEST, constant_of
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import lists_of
+from gehost.verify.bodies import bodies_in, graphs_of, lists_of, node_lists
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
 _MANY = 128
@@ -28,8 +28,67 @@ def rounded_array(array: Array) -> Array:
     return np.where(finite, np.clip(array, -LARGEST, LARGEST), array).astype(np.float16)
 
 
-def bounded(name: str, result: str, fresh: Callable[[str], str]) -> list[onnx.NodeProto]:
-    """Return nodes that bound a value by half's range, in any opset that has Max and Min."""
+def dense(model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
+    """Return a model whose sparse weights of float32 are dense; the model itself without any.
+
+    Raises:
+        ModelError: the data of one cannot be read.
+    """
+    if not any(_sparse_weights(model)) and not any(_sparse_constants(model)):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for graph, places in _sparse_weights(copy):
+        for place in places:
+            tensor = graph.sparse_initializer.pop(place)
+            graph.initializer.append(_dense(tensor, tensor.values.name, base_dir))
+    for node in _sparse_constants(copy):
+        array = _dense(node.attribute[0].sparse_tensor, node.output[0], base_dir)
+        node.attribute[0].CopyFrom(onnx.helper.make_attribute("value", array))
+    return copy
+
+
+def _sparse_weights(model: onnx.ModelProto) -> Iterator[tuple[onnx.GraphProto, list[int]]]:
+    """Yield the graphs that have any, and their places, from the last one."""
+    inside = [body for function in model.functions for body in bodies_in(function.node)]
+    for graph in (*graphs_of(model), *inside):
+        kinds = [tensor.values.data_type for tensor in graph.sparse_initializer]
+        if FLOAT in kinds:
+            yield graph, [place for place, kind in enumerate(kinds) if kind == FLOAT][::-1]
+
+
+def _sparse_constants(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for nodes in node_lists(model):
+        for node in nodes:
+            if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+                entry = node.attribute[0]
+                if (
+                    entry.HasField("sparse_tensor")
+                    and entry.sparse_tensor.values.data_type == FLOAT
+                ):
+                    yield node
+
+
+def _dense(tensor: onnx.SparseTensorProto, name: str, base_dir: str | None) -> onnx.TensorProto:
+    array = np.zeros(tuple(tensor.dims), np.float32)
+    places = to_numpy(tensor.indices, base_dir)
+    if places.ndim == 1:
+        places = np.stack(np.unravel_index(places, array.shape), axis=1)
+    array[tuple(places.T)] = to_numpy(tensor.values, base_dir)
+    return from_numpy(array, name)
+
+
+def default_opset(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's own operators."""
+    return max((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), default=1)
+
+
+def bounded(
+    name: str, result: str, fresh: Callable[[str], str], opset: int
+) -> list[onnx.NodeProto]:
+    """Return nodes that bound a value by half's range."""
+    if opset < 8:  # Max and Min take equal sizes alone
+        return [onnx.helper.make_node("Clip", [name], [result], result, min=-LARGEST, max=LARGEST)]
     low, high = fresh(f"{name} (lowest)"), fresh(f"{name} (highest)")
     above, inside = fresh(f"{name} (above)"), fresh(f"{name} (inside)")
     return [

@@ -87,6 +87,8 @@ def _defined(graph: Any) -> Iterator[str]:
         yield item if isinstance(item, str) else item.name
     for tensor in getattr(graph, "initializer", ()):
         yield tensor.name
+    for tensor in getattr(graph, "sparse_initializer", ()):
+        yield tensor.values.name
     for node in graph.node:
         yield from filter(None, node.output)
 
@@ -110,7 +112,8 @@ def _rename(
             fresh = f"{name} {number}"
         new[name] = fresh
         seen.add(fresh)
-    for item in (*graph.input, *graph.initializer, *graph.output, *graph.value_info):
+    sparse = [tensor.values for tensor in graph.sparse_initializer]
+    for item in (*graph.input, *graph.initializer, *sparse, *graph.output, *graph.value_info):
         item.name = new.get(item.name, item.name)
     for node in graph.node:
         for entries in (node.input, node.output):

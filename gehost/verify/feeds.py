@@ -493,6 +493,13 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     arguments = {tensor.name for tensor in lean.graph.initializer}
     lean.graph.input.extend([value for value in graph.input if value.name not in arguments])
     arguments.update(value.name for value in graph.input)
+    for tensor in graph.sparse_initializer:
+        lean.graph.input.append(
+            onnx.helper.make_tensor_value_info(
+                tensor.values.name, tensor.values.data_type, tensor.dims
+            )
+        )
+        arguments.add(tensor.values.name)
     for tensor in graph.initializer:
         if tensor.name not in arguments:
             lean.graph.input.append(

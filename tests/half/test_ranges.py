@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx.numpy_helper
 import onnx.parser
+import pytest
 
+from gehost import Host, HostOptions
+from gehost.half import judge, to_float16
 from gehost.half.ranges import ranges
 
 
@@ -97,3 +102,57 @@ def test_an_output_that_a_body_reads_behind_two_casts_is_measured() -> None:
     )
     feed = {"x": np.array([1, 4e4], np.float32), "c": np.array(False)}
     assert ranges(model, [feed])[0] == {"y"}
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9])
+def test_models_older_than_where_are_measured(opset: int) -> None:
+    """IR version 3, too; a value of the model is an output, and fills count in none."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 3, opset_import: ["": {opset}]>
+        g (float[N] x, float[1] big, float[1] low) => (float[N] y, float[N] a)
+        <float[1] big = {{1000}}, float[1] low = {{-1e9}}>
+        {{ a = Mul (x, big) b = Relu (x) c = Div (a, big) f = Mul (b, low) d = Add (c, f)
+        g = Add (b, low) n = Log (d) z = Mul (n, n) k = Abs (g) e = Add (k, z) y = Add (e, x) }}"""
+    )
+    outside, _ = ranges(model, [{"x": np.array([70, -1, 0.5], np.float32)}])
+    newer = onnx.ModelProto()
+    newer.CopyFrom(model)
+    newer.opset_import[0].version = 9
+    assert outside == ranges(newer, [{"x": np.array([70, -1, 0.5], np.float32)}])[0]
+    assert "a" in outside
+    assert not outside.intersection("bcgkx")
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9])
+def test_old_models_are_converted_and_compared(opset: int) -> None:
+    weight = ", float[4, 4] w) => (float[N, 4] y)"
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 3, opset_import: ["": {opset}]> g (float[N, 4] x{weight}
+        {{ a = MatMul (x, w) e = Exp (w) y = MatMul (a, e) }}"""
+    )
+    weights = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    for keep_io_types in (False, True):
+        host = Host(HostOptions(half=True, verify=True, keep_io_types=keep_io_types, plugins=False))
+        report = host.run(model)[1]
+        assert report.verify is not None
+        assert report.verify["equal"]
+
+
+@pytest.mark.parametrize("opset", [7, 8, 11])
+def test_bounds_are_those_of_the_opset(opset: int) -> None:
+    """A mask of float32 becomes half behind Max and Min."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 4, opset_import: ["": {opset}]>
+        g (float[2, 4] x, int64[2, 4] m) => (float[2, 4] y)
+        <float one = {{1}}, float low = {{-1e9}}>
+        {{ c = Cast <to = 1> (m) i = Sub (one, c) f = Mul (i, low) t = Add (x, f) y = Softmax <axis = 1> (t) }}"""
+    )
+    conversion = to_float16(model)
+    assert conversion.clipped
+    draw = np.random.default_rng(0)
+    feed = {
+        "x": draw.normal(size=(2, 4)).astype(np.float32),
+        "m": np.array([[1, 0, 1, 1], [1, 1, 0, 1]], np.int64),
+    }
+    assert judge(model, conversion, [feed]).equal
