@@ -29,6 +29,7 @@ MOVES = frozenset(
     ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice")
 ).union(("Split", "Expand", "Tile"))
 _TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
+_SIZES = frozenset(("Shape", "Size"))
 PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _INTEGER = frozenset(
     ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QuantizeLinear", "DequantizeLinear")
@@ -149,6 +150,9 @@ def _by_numbers(
         origins.positions.update(writes)
         _inherit(reads, writes, origins)
         return POSITION
+    counts = origins.moved.issuperset(reads) or not origins.positions.isdisjoint(reads)
+    if counts and not writes and node.op_type not in _SIZES and not has_body(node):
+        return POSITION  # an index, or a comparison of positions
     if not outside.isdisjoint(reads) or not outside.isdisjoint(writes):
         return RANGE
     if not origins.wide.isdisjoint(reads) and node.op_type not in PRODUCTS:

@@ -184,6 +184,52 @@ def test_an_angle_that_is_only_moved_is_not_rounded(move: str, moves: int) -> No
     assert "Cast" not in {node.op_type for node in result.graph.node}
 
 
+READERS = {
+    "index": "g = Div (f, two) h = Floor (g) y = Cast <to = 7> (h)",
+    "moved": "g = Div (f, two) h = Floor (g) m = Reshape (h, rows) y = Cast <to = 7> (m)",
+    "comparison": "g = Mul (f, two) b = Equal (g, odd) y = Cast <to = 7> (b)",
+    "with an input": "v = Abs (x) b = Less (v, f) y = Cast <to = 7> (b)",
+    "bucket": "g = Div (f, two) l = Log (g) h = Mul (l, five) y = Cast <to = 7> (h)",
+    "largest": "g = Div (f, two) y = ArgMax <axis = 0, keepdims = 0> (g)",
+    "branch": """y = If (c) <then_branch = t () => (int64[n] p)
+        { g = Div (f, two) p = Cast <to = 7> (g) }, else_branch = e () => (int64[n] q)
+        { h = Mul (f, two) q = Cast <to = 7> (h) }>""",
+}
+
+
+@pytest.mark.parametrize("keep_io", [False, True])
+@pytest.mark.parametrize("body", READERS.values(), ids=READERS)
+def test_integers_are_made_of_positions_in_float32(body: str, keep_io: bool) -> None:
+    """Half has no odd numbers from 2049 on."""
+    model = graph(
+        "int64[M] i, float[1] x, bool c",
+        f"f = Cast <to = 1> (i) {body}",
+        result="int64[K] y",
+        weights="float two = {2}, float[1] odd = {8198}, float five = {5.3}, int64[1] rows = {-1}",
+    )
+    if "ArgMax" in body:
+        del model.graph.output[0].type.tensor_type.shape.dim[:]
+    feed: dict[str, Any] = {
+        "i": np.array([*range(3, 5000, 7), 4097, 4099, 4100, 4098, 9998, 9999], np.int64),
+        "x": np.array([4096], np.float32),
+        "c": np.array(True),
+    }
+    expected = Runner(model).run(feed)["y"]
+    result = converted(model, keep_io=keep_io)
+    if not keep_io:
+        feed["x"] = feed["x"].astype(np.float16)
+    assert np.array_equal(Runner(result).run(feed)["y"], expected)
+
+
+def test_the_size_of_a_weight_needs_no_float32() -> None:
+    model = graph(
+        "float[N, 4] x",
+        "a = MatMul (x, w) s = Shape (w) b = Reshape (a, s) y = Relu (b)",
+        weights="float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}",
+    )
+    assert FLOAT not in {tensor.data_type for tensor in converted(model).graph.initializer}
+
+
 def test_integer_kernels_keep_their_chain() -> None:
     model = graph(
         "float[N, 4] x",
