@@ -17,6 +17,7 @@ import onnx.helper
 import onnx.shape_inference
 
 from gehost.errors import ModelError, one_line
+from gehost.half.exact import Exact
 from gehost.half.names import (
     NAMED,
     body_nodes,
@@ -154,6 +155,8 @@ class _Scope:
 
     types: Mapping[str, int]
     origins: Origins
+    exact: Mapping[str, str]
+    """Why values that must not be rounded keep float32."""
     half: set[str] = field(default_factory=set[str])
     """Values of float32 that are half now."""
     forms: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
@@ -168,7 +171,7 @@ class _Scope:
 
     def inner(self) -> _Scope:
         """Return the scope of a body; bodies beside each other may use the same names."""
-        return _Scope(self.types, self.origins.copy(), set(self.half), {}, self)
+        return _Scope(self.types, self.origins.copy(), self.exact, set(self.half), {}, self)
 
 
 class _Conversion:
@@ -212,7 +215,8 @@ class _Conversion:
         self._constants: dict[str, str] = {}
         self.clipped: set[str] = set()
         """Values that are bounded by half's range before they are cast."""
-        self._float_functions = set(functions)
+        self._exact = Exact(model, self._functions)
+        self._float_functions = self._exact.functions.union(functions)
         self.called: set[str] = set()
         """Functions that are called where a whole body or function keeps float32."""
         self._signatures: dict[str, tuple[int | None, ...]] = {}
@@ -239,7 +243,7 @@ class _Conversion:
                 _set(copy, descriptor, value)
         types = element_types(self._model)
         self._look_at_functions(types)
-        scope = _Scope(types, Origins())
+        scope = _Scope(types, Origins(), self._exact.results[""])
         self._graph(self._model.graph, copy.graph, scope, keep_io=keep_io, outermost=True)
         for key, function in self._functions.items():
             copy.functions.append(self._function(key, function))
@@ -296,10 +300,10 @@ class _Conversion:
         if argument is None or key in self._float_functions:
             self._call(node for nodes in lists_of(function.node) for node in nodes)
             return copy
-        fixed = float32_inputs(f"{function.domain}::{function.name}")
+        fixed = self._exact.slots[key].union(float32_inputs(f"{function.domain}::{function.name}"))
         types = self._types_inside(function, argument)
         self._weights = {}
-        scope = _Scope(types, Origins())
+        scope = _Scope(types, Origins(), self._exact.results[key])
         scope.half.update(
             name
             for slot, name in enumerate(function.input)
@@ -419,6 +423,7 @@ class _Conversion:
             scope.origins,
             lambda node: self._keeps(node, opsets),
             outside,
+            scope.exact,
         )
         converted: list[onnx.NodeProto] = []
         for node, reason in zip(nodes, why, strict=True):
@@ -578,7 +583,7 @@ class _Conversion:
             if self._cautious:
                 return BODY
             return "" if self._outside.isdisjoint(captures(node)) else RANGE
-        if node.op_type in _KEPT:
+        if node.op_type in _KEPT or _trains(node):
             return UNKNOWN
         if node.op_type in _INTEGER_KERNELS:
             return QUANTIZED
@@ -604,6 +609,8 @@ class _Conversion:
         """Whether a node that computes in half has it in an input."""
         schema = _schema(node, opsets)
         if schema is None or node.op_type in _BODIES:
+            if slot in self._exact.slots[_key(node)]:
+                return False
             return slot not in float32_inputs(f"{node.domain}::{node.op_type}")
         return _may_be_half(schema, schema.inputs, slot)
 
@@ -666,6 +673,13 @@ def _merged(first: Sequence[int | None], arguments: Sequence[int | None]) -> tup
 
 def _domain(node: onnx.NodeProto) -> str:
     return "" if node.domain == "ai.onnx" else node.domain
+
+
+def _trains(node: onnx.NodeProto) -> bool:
+    """Whether a normalization writes the statistics that it reads, which ONNX Runtime does."""
+    return node.op_type == "BatchNormalization" and any(
+        entry.name == "training_mode" and entry.i for entry in node.attribute
+    )
 
 
 def _key(node: onnx.NodeProto) -> str:

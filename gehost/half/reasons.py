@@ -28,19 +28,19 @@ FILL = 1e9
 MOVES = frozenset(
     ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice")
 ).union(("Split", "Expand", "Tile"))
-_TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
+TABLES = frozenset(("Gather", "GatherElements", "GatherND"))
 _SIZES = frozenset(("Shape", "Size"))
 PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _INTEGER = frozenset(
     ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QuantizeLinear", "DequantizeLinear")
 )
 _SQUARES = frozenset(("ReduceL2", "ReduceSumSquare", "Exp", "ReduceLogSumExp", "Exp"))
-_ANGLES = frozenset(("Cos", "Sin", "Tan"))
+ANGLES = frozenset(("Cos", "Sin", "Tan"))
 _STILL_WIDE = MOVES.union(
     ("Abs", "Add", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "ReduceMax")
 ).union(("ReduceMean", "ReduceSum", "Sqrt", "Sub", "Sum"))
 """Operators whose result is as large or as small as the wide numbers that they read."""
-_MOST_SCALES = 1 << 16
+MOST_SCALES = 1 << 16
 """Elements of a constant that may be an epsilon or a fill; larger ones are weights."""
 
 _NOTHING = np.zeros(0, np.float32)
@@ -101,6 +101,7 @@ def reasons(
     origins: Origins,
     keeps: Callable[[onnx.NodeProto], str],
     outside: frozenset[str],
+    exact: Mapping[str, str],
 ) -> list[str]:
     """Return for each node why it computes in float32, "" where it computes in half.
 
@@ -110,6 +111,7 @@ def reasons(
         origins: of the constants and of values outside; filled in.
         keeps: the reason of an operator by itself, or "".
         outside: values whose numbers leave half's range.
+        exact: reasons of values that must not be rounded.
     """
     origins.wide.update(outside)
     results: list[str] = []
@@ -118,7 +120,7 @@ def reasons(
         beyond = not outside.isdisjoint((*node.input, *node.output))
         if not why and (beyond or node.domain in ("", "ai.onnx")):
             why = _by_numbers(node, types, origins, outside)
-        results.append(why)
+        results.append(why or next((exact[name] for name in node.output if name in exact), ""))
     _add_neighbours(nodes, types, results)
     return results
 
@@ -174,7 +176,7 @@ def _by_numbers(
 def _inherit(reads: Sequence[str], writes: Sequence[str], origins: Origins) -> None:
     for name in reads:
         array = origins.constants.get(name, _NOTHING)
-        if array.size > _MOST_SCALES:
+        if array.size > MOST_SCALES:
             array = _NOTHING
         if name in origins.fills or is_fill(array):
             origins.fills.update(writes)
@@ -186,7 +188,7 @@ def _is_position(
     node: onnx.NodeProto, reads: Sequence[str], types: Mapping[str, int], origins: Origins
 ) -> bool:
     """Whether a node makes floats of integers, booleans and constants alone."""
-    if node.op_type in _TABLES or node.op_type in _INTEGER:
+    if node.op_type in TABLES or node.op_type in _INTEGER:
         return bool(reads) and origins.positions.issuperset(reads)
     entry = origins.moved | origins.positions
     if not entry.issuperset(reads):
@@ -223,7 +225,7 @@ def _by_constants(reads: Sequence[str], origins: Origins) -> str:
         size = float(np.nan_to_num(np.abs(array), posinf=0.0).max())
         if size > LARGEST and not is_fill(array):
             return LARGE
-        if 0 < size < SMALLEST_NORMAL and array.size <= _MOST_SCALES:
+        if 0 < size < SMALLEST_NORMAL and array.size <= MOST_SCALES:
             return EPSILON
     return ""
 
@@ -231,7 +233,7 @@ def _by_constants(reads: Sequence[str], origins: Origins) -> str:
 def _add_neighbours(
     nodes: Sequence[onnx.NodeProto], types: Mapping[str, int], results: list[str]
 ) -> None:
-    """Add the nodes around angles and integer kernels."""
+    """Add angles and the nodes around integer kernels."""
     integer = any(node.op_type in _INTEGER for node in nodes)
     producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     quantized: dict[str, bool] = {}
@@ -239,15 +241,8 @@ def _add_neighbours(
     for index, node in enumerate(nodes):
         if node.domain not in ("", "ai.onnx"):
             continue
-        if node.op_type in _ANGLES and not results[index]:
+        if node.op_type in ANGLES and not results[index]:
             results[index] = ANGLE
-            # rounding the angle is what hurts, so its product or sum stays, too
-            before = producer.get(node.input[0])
-            while before is not None and not results[before]:
-                op = nodes[before].op_type
-                if op in MOVES or op in ("Add", "Mul"):
-                    results[before] = ANGLE
-                before = producer.get(nodes[before].input[0]) if op in MOVES else None
         if not integer:
             continue
         sources = [quantized[name] for name in node.input if name in quantized]

@@ -1,0 +1,167 @@
+"""Which values of a model must not be rounded to float16: angles, and numbers that become integers.
+
+They are followed up from each Sin, Cos, Tan and Cast to integers through what moves and computes
+them, also into bodies and functions and out of them, up to large weights and other operators.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TypeAlias
+
+import onnx
+
+from gehost.half.names import has_body
+from gehost.half.reasons import (
+    ANGLE,
+    ANGLES,
+    MOST_SCALES,
+    MOVES,
+    POSITION,
+    PRODUCTS,
+    TABLES,
+    constant_of,
+)
+from gehost.ir.node import op_name
+from gehost.ir.types import DataType
+from gehost.verify.bodies import bodies_in, lists_of
+
+_OF_ALL = frozenset(
+    ("Add", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Sub", "Sum", "Where")
+).union(PRODUCTS - {"Conv", "ConvTranspose"})
+_OF_FIRST = TABLES.union(
+    MOVES - {"Concat"}, ("Abs", "Cast", "Ceil", "Clip", "Floor", "Neg", "Round")
+)
+
+_INTEGERS = frozenset(int(kind) for kind in DataType if "INT" in kind.name)
+
+_Place: TypeAlias = tuple[str, str]
+"""A value: the function that has it, "" for the graph, and its name."""
+
+
+class Exact:
+    """The values of a model that must not be rounded."""
+
+    def __init__(self, model: onnx.ModelProto, functions: Mapping[str, onnx.FunctionProto]) -> None:
+        self.results: Mapping[str, dict[str, str]] = defaultdict(dict)
+        """Why nodes that make them keep float32: by function, "" for the graph, and result."""
+        self.slots: Mapping[str, set[int]] = defaultdict(set)
+        """The inputs of each function that must not be rounded."""
+        self.functions: set[str] = set()
+        """Those that make such values, which stay float32 whole."""
+        self._functions = functions
+        self._producers: dict[_Place, list[onnx.NodeProto]] = defaultdict(list)
+        self._owners: dict[_Place, onnx.NodeProto] = {}
+        """The Loop or Scan with the body that has an input."""
+        self._calls: dict[str, list[tuple[str, onnx.NodeProto]]] = defaultdict(list)
+        self._sizes: dict[_Place, int] = {}
+        self._waiting: list[tuple[_Place, str]] = []
+        for scope, nodes in {"": model.graph, **functions}.items():
+            self._read(scope, nodes)
+        for tensor in model.graph.initializer:
+            self._sizes["", tensor.name] = prod(tensor.dims)
+        visited: set[_Place] = set()
+        while self._waiting:
+            place, why = self._waiting.pop()
+            if place[1] and place not in visited:
+                visited.add(place)
+                self._waiting += [(source, why) for source in self._follow(*place, why)]
+
+    def _read(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
+        for body in bodies_in(graph.node):
+            for tensor in body.initializer:
+                self._sizes[scope, tensor.name] = prod(tensor.dims)
+        for nodes in lists_of(graph.node):
+            for node in nodes:
+                array = constant_of(node)
+                for name in node.output:
+                    self._producers[scope, name].append(node)
+                    if array is not None:
+                        self._sizes[scope, name] = array.size
+                key = op_name(node.domain, node.op_type, node.overload)
+                if key in self._functions:
+                    self._calls[key].append((scope, node))
+                elif node.domain in ("", "ai.onnx"):
+                    why = ANGLE if node.op_type in ANGLES else POSITION if _to_integer(node) else ""
+                    if why:
+                        self.results[scope].update(dict.fromkeys(node.output, why))
+                        self._waiting += [((scope, name), why) for name in node.input]
+                for body in _bodies(node):
+                    for info in body.input:
+                        self._owners[scope, info.name] = node
+
+    def _follow(self, scope: str, name: str, why: str) -> list[_Place]:
+        """Note the nodes that make a value; return what they make it of."""
+        following: list[_Place] = []
+        function = self._functions.get(scope)
+        if function is not None and name in function.input:
+            slot = [*function.input].index(name)
+            self.slots[scope].add(slot)
+            for caller, call in self._calls[scope]:
+                following += [(caller, item) for item in call.input[slot : slot + 1]]
+        if (scope, name) in self._owners:
+            owner = self._owners[scope, name]
+            self.results[scope].update(dict.fromkeys(owner.output, why))  # it stays whole
+            following += [(scope, item) for item in owner.input]
+            following += [(scope, info.name) for item in _bodies(owner) for info in item.output]
+        for node in self._producers[scope, name]:
+            sources = self._sources(scope, name, node)
+            if sources:
+                self.results[scope][name] = why
+                following += sources
+                key = op_name(node.domain, node.op_type, node.overload)
+                self.functions.update({key}.intersection(self._functions))
+        return following
+
+    def _sources(self, scope: str, name: str, node: onnx.NodeProto) -> list[_Place]:
+        """Return what a node makes a value of; nothing where it is followed no further."""
+        place = [*node.output].index(name)
+        function = self._functions.get(op_name(node.domain, node.op_type, node.overload))
+        if function is not None:
+            key = op_name(function.domain, function.name, function.overload)
+            inner = [(key, item) for item in function.output[place : place + 1]]
+        elif has_body(node):
+            skip = 1 if node.op_type == "Loop" else 0  # its condition
+            inner = [
+                (scope, info.name)
+                for body in _bodies(node)
+                for info in body.output[place + skip : place + skip + 1]
+            ]
+        else:
+            return self._operands(scope, node)
+        makers = [(own, item) for own, name in inner for item in self._producers[own, name]]
+        return inner if any(has_body(b) or self._operands(a, b) for a, b in makers) else []
+
+    def _operands(self, scope: str, node: onnx.NodeProto) -> list[_Place]:
+        if node.domain not in ("", "ai.onnx"):
+            return []
+        if node.op_type in PRODUCTS and not any(
+            self._is_small(scope, name) for name in node.input[:2]
+        ):
+            return []
+        if node.op_type in _OF_ALL:
+            return [(scope, name) for name in node.input]
+        return [(scope, node.input[0])] if node.op_type in _OF_FIRST else []
+
+    def _is_small(self, scope: str, name: str) -> bool:
+        """Whether a value is a constant, but no large weight."""
+        seen: set[str] = set()
+        while name not in seen:
+            seen.add(name)
+            if (scope, name) in self._sizes:
+                return self._sizes[scope, name] <= MOST_SCALES
+            for node in self._producers[scope, name][:1]:
+                name = node.input[0] if node.op_type in MOVES and node.input else name
+        return False
+
+
+def _to_integer(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Cast" and any(
+        entry.name == "to" and entry.i in _INTEGERS for entry in node.attribute
+    )
+
+
+def _bodies(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
+    return [entry.g for entry in node.attribute if entry.HasField("g")]
