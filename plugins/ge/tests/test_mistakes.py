@@ -154,7 +154,10 @@ MISTAKES = {
         "Gather: batch_dims: ONNX has 0 only, got 1",
     ),
     "a partial replacement that returns nothing": (
-        of(PATTERN, "import functools\nreplacement = functools.partial(lambda inputs: None)"),
+        of(
+            PATTERN,
+            "import functools\nreplacement = staticmethod(functools.partial(lambda inputs: None))",
+        ),
         "must return a tensor or a list of tensors, got None",
     ),
     "a syntax error": ("def f(:\n", "SyntaxError: invalid syntax"),

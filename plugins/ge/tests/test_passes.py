@@ -239,8 +239,8 @@ class P(PatternFusionPass):
     @pattern
     def one(self, inputs):
         return Relu(Exp(inputs[0]))
-    meet_requirements = functools.partial(lambda answer, match_result: answer, True)
-    replacement = functools.partial(lambda factor, inputs: Exp(inputs[0]) * factor, 1.0)
+    meet_requirements = staticmethod(functools.partial(lambda answer, match_result: answer, True))
+    replacement = staticmethod(functools.partial(lambda factor, inputs: Exp(inputs[0]) * factor, 1.0))
 
 @register_fusion_pass(name="Q", stage=PassStage.AFTER_INFER_SHAPE)
 class Q(PatternFusionPass):
