@@ -1,7 +1,8 @@
 """Which values of a model must not be rounded to float16: angles, and numbers that become integers.
 
 They are followed up from each Sin, Cos, Tan and Cast to integers through what moves and computes
-them, also into bodies and functions and out of them, up to large weights and other operators.
+them, also into bodies and functions and out of them, up to large weights, other operators and the
+state of a Loop or Scan, which is half.
 """
 
 from __future__ import annotations
@@ -53,8 +54,6 @@ class Exact:
         """Those that make such values, which stay float32 whole."""
         self._functions = functions
         self._producers: dict[_Place, list[onnx.NodeProto]] = defaultdict(list)
-        self._owners: dict[_Place, onnx.NodeProto] = {}
-        """The Loop or Scan with the body that has an input."""
         self._calls: dict[str, list[tuple[str, onnx.NodeProto]]] = defaultdict(list)
         self._sizes: dict[_Place, int] = {}
         self._waiting: list[tuple[_Place, str]] = []
@@ -88,9 +87,6 @@ class Exact:
                     if why:
                         self.results[scope].update(dict.fromkeys(node.output, why))
                         self._waiting += [((scope, name), why) for name in node.input]
-                for body in _bodies(node):
-                    for info in body.input:
-                        self._owners[scope, info.name] = node
 
     def _follow(self, scope: str, name: str, why: str) -> list[_Place]:
         """Note the nodes that make a value; return what they make it of."""
@@ -101,11 +97,6 @@ class Exact:
             self.slots[scope].add(slot)
             for caller, call in self._calls[scope]:
                 following += [(caller, item) for item in call.input[slot : slot + 1]]
-        if (scope, name) in self._owners:
-            owner = self._owners[scope, name]
-            self.results[scope].update(dict.fromkeys(owner.output, why))  # it stays whole
-            following += [(scope, item) for item in owner.input]
-            following += [(scope, info.name) for item in _bodies(owner) for info in item.output]
         for node in self._producers[scope, name]:
             sources = self._sources(scope, name, node)
             if sources:
