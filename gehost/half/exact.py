@@ -109,9 +109,9 @@ class Exact:
     def _sources(self, scope: str, name: str, node: onnx.NodeProto) -> list[_Place]:
         """Return what a node makes a value of; nothing where it is followed no further."""
         place = [*node.output].index(name)
-        function = self._functions.get(op_name(node.domain, node.op_type, node.overload))
+        key = op_name(node.domain, node.op_type, node.overload)
+        function = self._functions.get(key)
         if function is not None:
-            key = op_name(function.domain, function.name, function.overload)
             inner = [(key, item) for item in function.output[place : place + 1]]
         elif has_body(node):
             skip = 1 if node.op_type == "Loop" else 0  # its condition

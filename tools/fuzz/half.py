@@ -395,14 +395,8 @@ def check_kind(
         raise Failure(f"{what}: refused: {error}") from error
     if (off := oracle.off(result)) > 1:
         raise Failure(f"{what}: {off:.3g} times the bound, yet {report.notes}")
-    wrong = planted(result, random.Random(seed))
+    wrong, off = seen_fault(result, oracle, random.Random(seed))
     if wrong is None:
-        return
-    try:
-        off = oracle.off(wrong)
-    except Exception:  # noqa: BLE001 - it does not run
-        return
-    if off < 30:
         return
     tally[f"{what}: planted"] += 1
     inputs = [{name: array_of(array, kind) for name, array in feed.items()} for feed in feeds]
@@ -416,6 +410,20 @@ def array_of(array: Array, kind: Any) -> Array:
     return array.astype(kind) if array.dtype == np.float32 else array
 
 
+def seen_fault(
+    result: onnx.ModelProto, oracle: Oracle, rng: random.Random
+) -> tuple[onnx.ModelProto | None, float]:
+    """Plant a fault; None where it cannot be, does not run, or is too small for the oracle."""
+    wrong = planted(result, rng)
+    if wrong is None:
+        return None, 0.0
+    try:
+        off = oracle.off(wrong)
+    except Exception:  # noqa: BLE001 - it does not run
+        return None, 0.0
+    return (wrong, off) if off >= 30 else (None, off)
+
+
 def check_planted(
     model: onnx.ModelProto,
     result: onnx.ModelProto,
@@ -424,14 +432,8 @@ def check_planted(
     tally: Counter[str],
 ) -> None:
     """Plant a fault that the oracle sees; the comparison must see it, too."""
-    wrong = planted(result, rng)
+    wrong, off = seen_fault(result, oracle, rng)
     if wrong is None:
-        return
-    try:
-        off = oracle.off(wrong)
-    except Exception:  # noqa: BLE001 - it does not run
-        return
-    if off < 30:
         return
     tally["planted"] += 1
     compiled, _ = Host(HostOptions(vendors=[VENDORS], plugins=False)).run(model)
