@@ -28,9 +28,8 @@ lint: $(VENV)/installed  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --extend-exclude '*.md' .
 
-types: $(VENV)/installed  ## pyright, and mypyc's on the modules that become machine code
+types: $(VENV)/installed  ## pyright
 	$(BIN)/basedpyright --level error
-	$(BIN)/python tools/native/compile.py --types
 
 tests: $(VENV)/installed
 	$(BIN)/pytest -n auto $(PATHS)

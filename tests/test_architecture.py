@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from os.path import commonpath
 from pathlib import Path
 
@@ -69,12 +71,16 @@ def module_of(file: Path, parent: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def trees(files: dict[str, Path]) -> dict[str, ast.Module]:
-    return {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in files.items()}
+    return {name: parsed(file) for name, file in files.items()}
 
 
 MODULES = {module_of(file, ROOT.parent): file for file in sorted(ROOT.rglob("*.py"))}
-CORE = trees(MODULES)
 PRODUCTS = {
     module_of(file, package.parent): file
     for package in sorted((REPOSITORY / "plugins").rglob("gehost_*"))
@@ -90,13 +96,13 @@ def imports(
 
     ``typing``: with those for the type checker alone.
     """
-    for node in ast.iter_child_nodes(tree):
-        if (
-            not typing
-            and isinstance(node, ast.If)
-            and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        ):
+    nodes = deque([tree])
+    while nodes:
+        node = nodes.popleft()
+        is_for_types = isinstance(node, ast.If) and dotted(node.test).endswith("TYPE_CHECKING")
+        if is_for_types and not typing:
             continue
+        nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -108,9 +114,19 @@ def imports(
                 ("?" if f"{base}.{alias.name}" in CALLS else base, alias.name)
                 for alias in node.names
             )
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
+        elif isinstance(node, ast.Call) and dotted(node.func) in CALLS:
             yield named_by(node.args[0] if node.args else node), ""
-        yield from imports(node, module, is_package=is_package, typing=typing)
+
+
+def dotted(node: ast.expr) -> str:
+    """``importlib.import_module``; "" for what is no name."""
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, name):
+            return f"{dotted(value)}.{name}"
+        case _:
+            return ""
 
 
 def named_by(argument: ast.expr) -> str:
@@ -125,29 +141,28 @@ def imported_by(module: str, *, typing: bool = True) -> set[str]:
     """The modules of gehost that one of them imports."""
     return {
         name
-        for name in imported_among(MODULES, CORE, module, typing=typing)
+        for name in imported_among(MODULES, module, typing=typing)
         if name.split(".")[0] in ("gehost", "?")
     }
 
 
-def imported_among(
-    files: dict[str, Path], trees: dict[str, ast.Module], module: str, *, typing: bool
-) -> set[str]:
+def imported_among(files: dict[str, Path], module: str, *, typing: bool) -> set[str]:
     """The modules that one of ``files`` imports; a name of a package may be a module of it."""
     is_package = files[module].name == "__init__.py"
     return {
         f"{base}.{name}" if f"{base}.{name}" in files else base
-        for base, name in imports(trees[module], module, is_package=is_package, typing=typing)
+        for base, name in imports(
+            parsed(files[module]), module, is_package=is_package, typing=typing
+        )
     }
 
 
 def circles(files: dict[str, Path], *, typing: bool) -> list[list[str]]:
     """Sets of modules that import each other, ``gehost`` itself left out."""
-    parsed = trees(files)
     graph = nx.DiGraph(
         (module, other)
         for module in files.keys() - {"gehost"}
-        for other in imported_among(files, parsed, module, typing=typing)
+        for other in imported_among(files, module, typing=typing)
         if other in files and other not in ("gehost", module)
     )
     return sorted(sorted(item) for item in nx.strongly_connected_components(graph) if len(item) > 1)
@@ -224,7 +239,9 @@ def foreign_words(module: str, tree: ast.AST) -> Iterator[str]:
 
 
 def test_core_does_not_depend_on_environment_styles_or_runtimes() -> None:
-    assert [line for module, tree in CORE.items() for line in foreign_words(module, tree)] == []
+    assert [
+        line for module, tree in trees(MODULES).items() for line in foreign_words(module, tree)
+    ] == []
 
 
 def deep_imports(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[str]:
@@ -243,7 +260,7 @@ def deep_imports(module: str, tree: ast.AST, *, is_package: bool) -> Iterator[st
         elif base.startswith("gehost."):
             yield f"{module} imports {base}, which is inside gehost"
     for node in ast.walk(tree):
-        is_gehosts = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "gehost"
+        is_gehosts = isinstance(node, ast.Attribute) and dotted(node.value) == "gehost"
         if is_gehosts and node.attr not in EXPORTED:
             yield f"{module} uses gehost.{node.attr}, which gehost does not export"
 

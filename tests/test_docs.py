@@ -28,6 +28,7 @@ import pytest
 import gehost
 from gehost import es
 from gehost.cli import run
+from gehost.cli.check_pass import check_pass
 from gehost.ir import graph
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +103,23 @@ def no_default_vendors() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Passes are checked on few mutations; ``test_the_passes_of_a_page_are_right`` has all."""
+    defaults = {parameter.name: parameter for parameter in check_pass.params}
+    monkeypatch.setattr(defaults["mutations"], "default", 4)
+    run_blocks(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if "$ gehost check-pass" in page.read_text(encoding="utf-8")],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_the_passes_of_a_page_are_right(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    run_blocks(page, tmp_path, monkeypatch)
+
+
+def run_blocks(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("GEHOST_VENDORS", "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"):
         monkeypatch.delenv(name, raising=False)

@@ -41,26 +41,25 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 
     The ``left`` beside a ``right`` of the same function is ``left side``.
     """
+    names = {node: name for node in ast.walk(tree) if (name := _bound_name(node))}
     sides: set[ast.AST] = set()
-    for function in ast.walk(tree):
+    for function in names if {"left", "right"} <= {*names.values()} else ():
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            nodes = list(ast.walk(function))
-            if "right" in map(_bound_name, nodes):
-                sides.update(node for node in nodes if _bound_name(node) == "left")
-    for node in ast.walk(tree):
-        if name := _bound_name(node):
-            yield "left side" if node in sides else name
+            nodes = [node for node in ast.walk(function) if node in names]
+            if any(names[node] == "right" for node in nodes):
+                sides.update(node for node in nodes if names[node] == "left")
+    for node, name in names.items():
+        yield "left side" if node in sides else name
 
 
 def _bound_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-        return node.attr
-    if isinstance(node, ast.arg):
-        return node.arg
-    is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    return node.name if is_definition else ""
+    match node:
+        case ast.Name(name, ast.Store()) | ast.Attribute(_, name, ast.Store()) | ast.arg(name):
+            return name
+        case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            return name
+        case _:
+            return ""
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gehost.cli import run
 from gehost.cli.crash import run_in_child
 from gehost.testing import parse
 from tests.hostile.conftest import DEFAULT_VENDORS
@@ -273,11 +274,11 @@ def test_a_process_that_is_killed_while_it_saves_leaves_a_model_with_its_weights
     tmp_path: Path, name: str, at: int, moment: str
 ) -> None:
     old, new = weighty("old", 1.0), weighty("new", 2.0)
-    assert process("compile", old, "-o", "out.onnx")[0] == 0
+    assert run(["compile", str(old), "-o", "out.onnx"]) == 0
     code = KILLED.format(name=name, at=at, model=new, after=moment == "after")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert whose_weights() in (1.0, 2.0)
-    assert process("compile", new, "-o", "out.onnx")[0] == 0
+    assert run(["compile", str(new), "-o", "out.onnx"]) == 0
     assert whose_weights() == 2.0
     data = [file for file in listed() if file.startswith("out.onnx.")]
     assert len(data) == 1
@@ -304,7 +305,7 @@ sys.exit(run(["compile", "{model}", "-o", "out.onnx"]))
 @pytest.mark.parametrize("at", [".data", "out.onnx"])
 def test_two_processes_that_save_to_one_output_mix_nothing(tmp_path: Path, at: str) -> None:
     models = [weighty(str(value), value) for value in (1.0, 2.0)]
-    assert process("compile", models[0], "-o", "out.onnx")[0] == 0
+    assert run(["compile", str(models[0]), "-o", "out.onnx"]) == 0
     code = WAITS.format(at=at, model=models[1])
     slow = subprocess.Popen(
         [sys.executable, "-c", code],

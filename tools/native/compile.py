@@ -3,7 +3,7 @@
 pyproject.toml lists the modules, and the classes with attributes of mypyc.
 ``pip install . ./tools/native`` puts the machine code beside the sources that gehost installed;
 ``make compiled`` runs this file and puts it beside those of a clone. ``gehost --version`` shows
-which form runs. ``--types`` only lets mypyc check the types, which ``make types`` does.
+which form runs. ``--types`` only lets mypyc check the types, which ``make nightly`` does.
 
 Machine code gives the same outputs in less time (tools/benchmarks/README.md). It differs in these
 points: an argument of a wrong type is a TypeError at once; classes that authors do not derive from

@@ -76,15 +76,15 @@ def test_residual_norms_need_the_precision_of_half(host: Host, kind: str, io: bo
     """Older kernels of CUDA hold epsilon in half."""
     op = f"Skip{'' if kind == 'layer' else 'Simplified'}LayerNormalization"
     for target, fused in (("cuda:1.24", 0), ("cuda", 1), ("cpu:1.24", 1)):
-        options = replace(host.options, target=target, half=True, keep_io_types=io)
-        result, report = Host(options).run(norm(kind))
+        there = host.with_options(target=target)
+        result, report = there.with_options(half=True, keep_io_types=io).run(norm(kind))
         assert count(result, op) == fused, target
         expected = {"cuda": "onnxruntime>=1.31.1", "cpu:1.24": "onnxruntime>=1.21.1"}.get(target)
         assert metadata(result).get("gehost.needs") == expected
         assert report.needs == ([expected] if expected else [])
         refused = {key for record in report.passes for key in record.rejected}
         assert fused or "precision" in refused
-        plain, _ = Host(replace(options, half=False, keep_io_types=False)).run(norm(kind))
+        plain, _ = there.run(norm(kind))
         assert count(plain, op) == 1
 
 

@@ -121,27 +121,33 @@ def verdict(before: onnx.ModelProto, after: onnx.ModelProto, dtype: str) -> str:
     return Baseline.of(before, [{"x": x}]).against(after).summary()
 
 
+@pytest.fixture(scope="module")
+def both() -> Host:
+    return Host(BOTH)
+
+
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize("scaled", ["Div ({}, root)", "Mul ({}, inverse)"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_constant_in_half_is_its_exact_number(dtype: str, scaled: str, opset: int) -> None:
+def test_a_constant_in_half_is_its_exact_number(
+    both: Host, dtype: str, scaled: str, opset: int
+) -> None:
     """Below opset 20 the Gelu without bias is a function, whose √2 is rounded as the model's."""
-    before, host = by_erf(dtype, scaled, opset), Host(BOTH)
-    after, _ = host.run(before)
+    before = by_erf(dtype, scaled, opset)
+    after, _ = both.run(before)
     assert [node.op_type for node in after.graph.node] == ["BiasGelu", "Gelu"]
     assert verdict(before, after, dtype).startswith("equal within rounding")
-    alone, _ = host.with_options(disable=["GeluFusionPass"]).run(before)
+    alone, _ = both.with_options(disable=["GeluFusionPass"]).run(before)
     assert alone.graph.node[0].op_type == "BiasGelu"
     assert verdict(before, alone, dtype).startswith("equal within rounding")
 
 
-def test_a_gelu_of_an_earlier_compile_is_fused() -> None:
+def test_a_gelu_of_an_earlier_compile_is_fused(both: Host) -> None:
     """The √2 of gehost::Gelu is in its body."""
-    host = Host(BOTH)
-    before, _ = host.with_options(enable=[]).run(by_erf("float16", "Div ({}, root)", 17))
+    before, _ = both.with_options(enable=[]).run(by_erf("float16", "Div ({}, root)", 17))
     before.ClearField("metadata_props")
     assert [node.op_type for node in before.graph.node] == ["Add", "Gelu", "Gelu"]
-    after, _ = host.run(before)
+    after, _ = both.run(before)
     assert [node.op_type for node in after.graph.node] == ["BiasGelu", "Gelu"]
     assert verdict(before, after, "float16").startswith("equal within rounding")
 

@@ -272,9 +272,10 @@ def test_residual_norms(run: Any, dtype: str, op: str) -> None:
         {{ s = Add (x, z) {parts} }}"""
     )
     simplified = "" if op == "LayerNormalization" else "Simplified"
-    compiled(Host(both), model, run, f"Skip{simplified}LayerNormalization")
+    host = Host(both)
+    compiled(host, model, run, f"Skip{simplified}LayerNormalization")
     for target, kernels in (("cuda:1.24", 0), ("cuda:1.30", 0), ("cuda:1.32", 1), ("cuda", 1)):
-        result, report = Host(both).with_options(target=target).run(model)
+        result, report = host.with_options(target=target).run(model)
         assert sum("Skip" in node.op_type for node in result.graph.node) == kernels, target
         if kernels:  # older ones hold epsilon in half
             assert report.needs == ["onnxruntime>=1.31.1"]
