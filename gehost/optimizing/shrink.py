@@ -108,8 +108,15 @@ def _constants_to_weights(graph: onnx.GraphProto) -> None:
 
 
 def _share_weights(graph: onnx.GraphProto) -> None:
-    """Keep one of several equal large weights, unless it is an input or output of the graph."""
+    """Keep one of several equal large weights, unless it is an input or output of the graph.
+
+    OpenVINO fuses no bias into a convolution that another one reads, too.
+    """
     visible = {value.name for value in (*graph.input, *graph.output)}
+    for body in _graphs(graph):
+        for node in body.node:
+            if node.op_type in ("Conv", "ConvTranspose"):
+                visible.update(node.input[2:])
     visible |= {name for body in _graphs(graph) if body is not graph for name in _defined_in(body)}
     first: dict[object, str] = {}
     same: dict[str, str] = {}

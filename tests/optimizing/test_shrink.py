@@ -66,6 +66,22 @@ def test_equal_small_weights_stay_apart() -> None:
     assert len(result.graph.initializer) == 2
 
 
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
+def test_equal_biases_of_convolutions_stay_apart(operator: str) -> None:
+    """OpenVINO fuses none that two convolutions read."""
+    result = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 17]>
+    m (float[1, 512, 2, 2] x) => (float[1, 512, 2, 2] y) {{
+        s = {operator}(x, w, a)
+        y = {operator}(s, v, b)
+    }}""")
+    weight = np.eye(512, dtype=np.float32).reshape(512, 512, 1, 1)
+    for name, array in (("w", weight), ("v", weight), ("a", weight[0]), ("b", weight[0])):
+        shaped = array.reshape(-1) if name in "ab" else array
+        result.graph.initializer.append(onnx.numpy_helper.from_array(shaped, name))
+    shrink(result)
+    assert [tensor.name for tensor in result.graph.initializer] == ["w", "a", "b"]
+
+
 def test_weights_of_equal_bytes_and_other_types_stay_apart() -> None:
     result = onnx.ModelProto()
     zeros = np.zeros(1024, np.float32)

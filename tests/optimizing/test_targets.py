@@ -218,6 +218,42 @@ def test_openvino_gets_the_attention_that_its_importer_takes(tmp_path: Path) -> 
 
 
 @needs_openvino
+@pytest.mark.parametrize("channels", [512, 1024])  # both need a kilobyte or more
+@pytest.mark.parametrize("made", [False, True])
+def test_openvino_fuses_equal_biases_into_their_convolutions(
+    channels: int, made: bool, tmp_path: Path
+) -> None:
+    """Read by both, they and the Relu behind them are layers of their own."""
+    fills = "".join(
+        f"{bias} = ConstantOfShape <value = float[1] {{0.5}}> ({size}) "
+        for bias, size in ("bn", "cm")
+        if made
+    )
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    m (float[1, 4, 2, 2] x) => (float[1, {channels}, 2, 2] y) <int64[1] n = {{{channels}}}, int64[1] m = {{{channels}}}> {{
+        {fills}d = Conv(x, w, b)  e = Relu(d)  f = Conv(e, v, c)  y = Relu(f)
+    }}"""
+    draw = np.random.default_rng(0).standard_normal
+    weights = {"w": draw((channels, 4, 1, 1)), "v": draw((channels, channels, 1, 1))}
+    biases = {} if made else dict.fromkeys("bc", np.full(channels, 0.5))
+    model = onnx.parser.parse_model(text)
+    for name, array in (weights | biases).items():
+        tensor = onnx.numpy_helper.from_array(array.astype(np.float32), name)
+        model.graph.initializer.append(tensor)
+    onnx.save(model, path := tmp_path / "m.onnx")
+    result = gehost.optimize(path, "openvino", measured=False).model
+    assert executed(result) == executed(path)
+    assert "Subgraph" not in executed(result)
+
+
+def executed(path: str | Path) -> list[str]:
+    """Return the kinds of layers that OpenVINO executes, without constants."""
+    model = openvino._compiled(str(path), 1).get_runtime_model()
+    kinds = [op.get_rt_info()["layerType"].astype(str) for op in model.get_ordered_ops()]
+    return sorted(kind for kind in kinds if kind not in ("Const", "Reshape", "Reorder"))
+
+
+@needs_openvino
 def test_what_openvino_computes_otherwise_is_dropped_and_named(tmp_path: Path) -> None:
     model, path = onnx.load(MODELS / "bert.ts17.onnx"), tmp_path / "m.onnx"
     for node in model.graph.node:  # its importer ignores the scale of Attention

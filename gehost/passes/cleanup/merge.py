@@ -2,10 +2,11 @@
 
 1. Two nodes of one graph with the same operator, attributes and inputs: the users of the second
    read the first, which comes before it. Constants of at most 4 KiB with equal contents count as
-   the same input.
+   the same input, and so do equal vectors of floats that nodes make of constants.
 2. Two constants of one graph with the same content: one stays. Of floats only scalars, and
-   weights above 4 KiB of two axes or more in the model's file. A vector that two nodes read keeps
-   runtimes from fusing it into either: OpenVINO's Conv takes no bias that another Conv reads.
+   weights above 4 KiB of two axes or more in the model's file.
+A vector of floats, a weight or made of constants, is never shared: read by two nodes it keeps
+runtimes from fusing it into either. OpenVINO's Conv takes no bias that another Conv reads.
 Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second
 whose output is a graph output (which keeps its name), constants that are graph inputs.
 """
@@ -37,6 +38,8 @@ class Merger:
         never read.
         """
         self._exact: dict[_Key, Node] = {}
+        self._computed: set[Value] = set()
+        """Results of nodes that read constants, and each other, alone."""
 
     def merge_initializers(self) -> None:
         for graph in self._state.graphs:
@@ -92,6 +95,8 @@ class Merger:
             return node.outputs[0] is not None and self.merge_constant(node.outputs[0])
         if node.bodies:
             return False
+        if self._is_constant(node):
+            self._computed.update(value for value in node.outputs if value is not None)
         key = self._key(node)
         first = self._seen.setdefault(key, node)
         if first is node:
@@ -111,11 +116,21 @@ class Merger:
         if not all(self._state.can_forward(old, new) for old, new in pairs):
             return False
         self._exact[exact] = retained
+        if self._is_constant(node) and any(_is_vector(old) for old, _ in pairs):
+            for old, new in pairs:
+                self._contents[old] = self._content(new)
+            return False
         for old, new in pairs:
             self._state.forward(old, new)
         self._state.counts.merged += 1
         retire(self._state, dropped)
         return True
+
+    def _is_constant(self, node: Node) -> bool:
+        """Whether a node makes its results of constants."""
+        return all(
+            value is None or value.is_constant or value in self._computed for value in node.inputs
+        )
 
     def _key(self, node: Node) -> _Key:
         contents = self._contents
@@ -142,7 +157,7 @@ class Merger:
         """Return a key for a constant that may be shared; the value itself for another."""
         dtype = value.dtype
         if dtype is None or not dtype.is_float or value.rank == 0:
-            return self._content(value)
+            return value if _is_length(value) else self._content(value)
         tensor = tensor_of(value) if len(value.shape or ()) >= 2 else None
         if tensor is None or is_external(tensor) or (stored_bytes(value) or 0) <= SMALL:
             return value
@@ -171,6 +186,17 @@ def _are_equal(left: Value, right: Value) -> bool:
     if arrays[0] is None or arrays[1] is None:
         return False
     return arrays[0].tobytes() == arrays[1].tobytes()
+
+
+def _is_vector(value: Value) -> bool:
+    """Whether it is a vector of floats: what may be a bias."""
+    return value.dtype is not None and value.dtype.is_float and value.rank == 1
+
+
+def _is_length(value: Value) -> bool:
+    """Whether a node makes a vector of this length: of one length, runtimes make one vector."""
+    readers = value.readers if value.shape == (1,) else ()
+    return any(isinstance(item, Node) and item.op == "ConstantOfShape" for item in readers)
 
 
 def _precedes_readers(constant: Value, other: Value) -> bool:

@@ -29,6 +29,41 @@ def test_vectors_of_floats_are_not_shared(clean: Any) -> None:
     assert cleaned.counts == {"merged": 1}
 
 
+FILLS = (
+    "g (float[1, 4, 8, 8] x) => (float[1, 2000, 8, 8] y) <int64[1] n = {2000}, int64[1] m = {2000}, float s = {2}> "
+    "{ b = ConstantOfShape <value = float[1] {0.5}> (n)  c = ConstantOfShape <value = float[1] {0.5}> (m) "
+)
+
+
+def _add_weight(model: onnx.ModelProto) -> None:
+    weight = np.random.default_rng(0).standard_normal((2000, 4, 1, 1)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+
+
+@pytest.mark.parametrize("chain", ["", "d = Mul(b, s)  e = Mul(c, s) "])
+def test_computed_vectors_of_floats_are_not_shared(clean: Any, chain: str) -> None:
+    """As those of the file, where they stay nodes: written out they would take many bytes."""
+    first, second = ("d", "e") if chain else ("b", "c")
+    cleaned = clean(
+        f"{FILLS}{chain} i = Conv(x, w, {first})  j = Relu(x)  k = Conv(j, w, {second})  y = Sub(i, k) }}",
+        edit=_add_weight,
+    )
+    assert cleaned.ops.count("ConstantOfShape") == 2
+    biases = [node.inputs[2].name for node in cleaned.model.graph.nodes if node.op == "Conv"]
+    assert biases == [first, second]
+
+
+@pytest.mark.parametrize("chain", ["", "d = Mul(b, s)  e = Mul(c, s) "])
+def test_equal_nodes_with_equal_computed_vectors_are_one(clean: Any, chain: str) -> None:
+    first, second = ("d", "e") if chain else ("b", "c")
+    cleaned = clean(
+        f"{FILLS}{chain} i = Conv(x, w, {first})  j = Conv(x, w, {second})  y = Sub(i, j) }}",
+        edit=_add_weight,
+    )
+    assert cleaned.ops.count("Conv") == 1
+    assert cleaned.ops.count("ConstantOfShape") == 1
+
+
 def test_equal_nodes_with_equal_vectors_are_one(clean: Any) -> None:
     cleaned = clean(
         "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] v = {1, 2}> "
