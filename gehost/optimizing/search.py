@@ -50,6 +50,11 @@ class Gain:
         low, high = self.large.interval
         return low <= 1 <= high and high - low > _VAGUE
 
+    @property
+    def is_below(self) -> bool:
+        """Whether the whole interval says that the second file is slower, however little."""
+        return self.large.interval[1] < 1
+
     def range(self) -> str:
         """Return the interval as text."""
         low, high = self.large.interval

@@ -231,6 +231,21 @@ def test_noise_excuses_no_clean_up_that_seems_slower(
     assert gehost.optimize(model, "cpu").report.result == result
 
 
+@pytest.mark.parametrize(("second", "result"), [(0.985, "original"), (1.005, "cleaned")])
+def test_what_is_slower_by_a_little_twice_is_not_written(
+    model: Path, pairs: list[Comparison], second: float, result: str
+) -> None:
+    """0.98 to 0.99 lay inside the noise that is allowed, and was written."""
+    close = [
+        Comparison(tuple(m * r for r in (1, 1.001, 0.999)), 0.002, 0.002, 9)
+        for m in (0.985, second)
+    ]
+    noise = Comparison((0.97, 1.0, 1.03), 0.002, 0.002, 9)  # the model against itself
+    pairs[:] = [noise, *close]
+    assert gehost.optimize(model, "cpu").report.result == result
+    assert pairs == close[1:]
+
+
 def test_the_comparison_with_the_original_has_time_where_the_budget_is_over(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
