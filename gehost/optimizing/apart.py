@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
-from gehost.ir.files.external import OWN_WEIGHTS, external_tensors, is_external
+from gehost.ir.files.external import OWN_WEIGHTS, is_external
+from gehost.ir.files.pieces import fields, varint
 
 LARGE = 64 << 20
 """Bytes of a file from which it pays."""
@@ -47,38 +49,55 @@ def put_apart(model: onnx.ModelProto, place: str) -> None:
             tensor.ClearField("raw_data")
 
 
-def put_back(model: onnx.ModelProto, place: str) -> None:
-    """Read the weights that were put apart into the model again."""
-    path = Path(place + OWN_WEIGHTS)
+def pieces_inside(model: onnx.ModelProto, place: str) -> Iterator[bytes]:
+    """Serialize a model with the weights that were put apart in it again, one after the other."""
+    for kind, value in model.ListFields():
+        if kind.name != "graph":
+            yield from fields(kind.number, value if kind.is_repeated else [value])
+            continue
+        yield varint(kind.number << 3 | 2)
+        yield varint(model.graph.ByteSize() + _more(model))
+        for inner, content in model.graph.ListFields():
+            if inner.name == "initializer":
+                yield from _initializers(model.graph, Path(place + OWN_WEIGHTS))
+            else:
+                yield from fields(inner.number, content if inner.is_repeated else [content])
+
+
+def _initializers(graph: onnx.GraphProto, path: Path) -> Iterator[bytes]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for tensor in external_tensors(model):
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            if entries["location"] != path.name:
-                continue
-            offset = int(entries["offset"])
-            tensor.raw_data = data[offset : offset + int(entries["length"])]
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
+        for tensor in graph.initializer:
+            if is_external(tensor):
+                entries = {entry.key: entry.value for entry in tensor.external_data}
+                offset, bare = int(entries["offset"]), _bare(tensor)
+                bare.raw_data = data[offset : offset + int(entries["length"])]
+                tensor = bare
+            yield from fields(onnx.GraphProto.INITIALIZER_FIELD_NUMBER, [tensor])
 
 
 def size_inside(model: onnx.ModelProto) -> int:
     """Return the bytes of a model once the weights that were put apart are in it again."""
+    graph, more = model.graph.ByteSize(), _more(model)
+    return model.ByteSize() + more + len(varint(graph + more)) - len(varint(graph))
+
+
+def _more(model: onnx.ModelProto) -> int:
+    """Return how many bytes the graph grows by them."""
     more = 0
     for tensor in model.graph.initializer:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        if entries.get("location") != OWN_WEIGHTS:
+        if not is_external(tensor):
             continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
         length, apart = int(entries["length"]), tensor.ByteSize()
-        bare = onnx.TensorProto()
-        bare.CopyFrom(tensor)
-        bare.ClearField("external_data")
-        bare.ClearField("data_location")
-        inside = bare.ByteSize() + 1 + _varint(length) + length
-        more += inside + _varint(inside) - apart - _varint(apart)
-    graph = model.graph.ByteSize()
-    return model.ByteSize() + more + _varint(graph + more) - _varint(graph)
+        inside = _bare(tensor).ByteSize() + 1 + len(varint(length)) + length
+        more += inside + len(varint(inside)) - apart - len(varint(apart))
+    return more
 
 
-def _varint(number: int) -> int:
-    """Return the bytes of a length in protobuf's form."""
-    return max(1, -(-number.bit_length() // 7))
+def _bare(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """Return a copy without the place of its elements."""
+    bare = onnx.TensorProto()
+    bare.CopyFrom(tensor)
+    bare.ClearField("external_data")
+    bare.ClearField("data_location")
+    return bare

@@ -20,11 +20,12 @@ from gehost.host.host import Host
 from gehost.host.in_half import convert, describe
 from gehost.host.report import Report
 from gehost.ir.files.external import external_tensors, file_names
-from gehost.ir.files.save import save_model
+from gehost.ir.files.pieces import has_unknown_fields
+from gehost.ir.files.save import save_model, write_pieces_atomic
 from gehost.ir.files.validate import validate
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
-from gehost.optimizing.apart import LARGE, put_apart, put_back, size_inside
+from gehost.optimizing.apart import LARGE, pieces_inside, put_apart, size_inside
 from gehost.optimizing.facts import (
     Facts,
     facts_of,
@@ -144,12 +145,14 @@ class Builder:
             path = f"{place}original.onnx"
             save_model(runner_source, path, os.path.dirname(os.path.abspath(model)))
         path, facts = os.fspath(path), facts_of(path)
-        self._is_apart = os.stat(path).st_size >= LARGE and not weight_files(path)
-        if self._is_apart:
+        self._is_apart = False
+        if os.stat(path).st_size >= LARGE and not weight_files(path):
             parsed = onnx.ModelProto.FromString(Path(path).read_bytes())
-            path = f"{place}original.onnx"
-            put_apart(parsed, place)
-            save_model(parsed, path, os.path.dirname(path))
+            self._is_apart = not has_unknown_fields(parsed)
+            if self._is_apart:
+                path = f"{place}original.onnx"
+                put_apart(parsed, place)
+                save_model(parsed, path, os.path.dirname(path))
             del parsed
         self.original = Candidate(path, frozenset(), facts)
         self.stays = stays(onnx.ModelProto.FromString(Path(path).read_bytes())) if half else ""
@@ -346,8 +349,9 @@ class Builder:
         self.host.importers.check_output(output)
         model = onnx.ModelProto.FromString(Path(candidate.path).read_bytes())
         if self._is_apart:
-            put_back(model, self._place)
-        save_model(model, output, os.path.dirname(candidate.path))
+            write_pieces_atomic(output, pieces_inside(model, self._place))
+        else:
+            save_model(model, output, os.path.dirname(candidate.path))
 
 
 def _wide(path: str) -> str:

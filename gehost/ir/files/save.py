@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 
 import onnx
@@ -29,7 +29,6 @@ from gehost.ir.files.external import (
 
 _PAGE = 4096
 _CHUNK = 8 << 20
-_PIECES = 1000
 _PROTOBUF_LIMIT = 2**31 - 1
 _FICLONE = 0x40049409  # linux/fs.h
 # Errors of copy_file_range if the file system or the kernel does not support it; reading and
@@ -97,18 +96,24 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
         _write(output_file(path), data)
 
 
-def write_pieces_atomic(path: str | os.PathLike[str], pieces: Sequence[bytes]) -> None:
+def write_pieces_atomic(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
     """Write a model without external data, given in pieces, atomically.
 
     Raises:
         OutputError: the file cannot be written.
         ModelError: the model is larger than protobuf allows.
     """
-    if sum(map(len, pieces)) > _PROTOBUF_LIMIT:
-        raise _too_large()
     with _reporting(path), _staged(output_file(path)) as staged:
-        for start in range(0, len(pieces), _PIECES):
-            _write_all(staged.file.fileno(), b"".join(pieces[start : start + _PIECES]))
+        total, waiting, size = 0, list[bytes](), 0
+        for piece in pieces:
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _CHUNK:
+                _write_all(staged.file.fileno(), b"".join(waiting))
+                total, waiting, size = total + size, [], 0
+            if total + size > _PROTOBUF_LIMIT:
+                raise _too_large()
+        _write_all(staged.file.fileno(), b"".join(waiting))
         _commit(staged)
 
 
