@@ -1,9 +1,9 @@
 """Which cases of long tests are everyday ones; ``make nightly`` runs all.
 
-A test is here if its cases took more than two seconds of processor time together and most of them
-are alike: a grid, or one fault at many places. Where each case is a subject of its own, all run.
-A number: one case in so many runs every day, always the same ones; 0: none. Primes keep an inner
-axis of a grid from falling out. Names: these cases alone, one of each kind.
+A test is here if its cases took more than two seconds of processor time together, or are hundreds,
+and most of them are alike: a grid, or one fault at many places. Where each case is a subject of its
+own, all run. A number: one case in so many runs every day, always the same ones; 0: none. Primes
+keep an inner axis of a grid from falling out. Names: these cases alone, one of each kind.
 """
 
 SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
@@ -75,6 +75,9 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_random_models_keep_every_invariant": 5,
         "test_strict_readers_take_every_output": 5,
     },
+    "tests/ir/test_tensors.py": {
+        "test_external_data": 7,
+    },
     "tests/optimizing/test_corpus.py": {
         "test_what_any_writes_runs_as_the_model_did": ("bert_sdpa.dynopt",),
     },
@@ -87,6 +90,12 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     },
     "tests/pattern/test_choices_in_place.py": {
         "test_in_place_finds_what_the_list_of_variants_finds": 2,
+    },
+    "tests/pattern/test_lacking.py": {
+        "test_what_an_opset_lacks_counts": 5,
+    },
+    "plugins/ge/tests/test_ten.py": {
+        "test_ten_passes_fire_and_give_the_bytes_of_their_twins": 2,
     },
     "plugins/hlo/tests/test_numbers.py": {
         "test_numbers_are_those_of_xla": 11,
@@ -239,8 +248,11 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_every_form": 3,
         "test_instances_and_changes_of_the_pattern_keep_their_numbers": 0,
     },
+    "tests/vendors/test_beside_each_other.py": {
+        "test_as_many_layers_are_fused_with_more_vendors": 2,
+    },
     "tests/vendors/test_inner_tensors.py": {
-        "test_an_inner_tensor_that_is_an_output_keeps_its_numbers": 5,
+        "test_an_inner_tensor_that_is_an_output_keeps_its_numbers": 11,
     },
     "tests/vendors/test_precision.py": {
         "test_float64_keeps_its_digits": 5,

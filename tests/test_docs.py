@@ -105,7 +105,7 @@ def no_default_vendors() -> None:
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
     """Passes are checked on few mutations; ``test_the_passes_of_a_page_are_right`` has all."""
     defaults = {parameter.name: parameter for parameter in check_pass.params}
-    monkeypatch.setattr(defaults["mutations"], "default", 4)
+    monkeypatch.setattr(defaults["mutations"], "default", 2)
     run_blocks(page, tmp_path, monkeypatch)
 
 
