@@ -66,8 +66,19 @@ from gehost.verify.feeds import without_weights
 from gehost.verify.retype import HALF, element_types, holds
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
-_KEPT = frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "RandomUniform")).union(
-    ("RandomUniformLike", "Multinomial", "Bernoulli", "NonMaxSuppression", "RoiAlign", "GridSample")
+_KEPT = (
+    frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "RandomUniform"))
+    .union(
+        (
+            "RandomUniformLike",
+            "Multinomial",
+            "Bernoulli",
+            "NonMaxSuppression",
+            "RoiAlign",
+            "GridSample",
+        )
+    )
+    .union(("AffineGrid", "BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"))
 )
 """Operators whose numbers half is too coarse for, or whose draws would be others."""
 _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
@@ -215,7 +226,8 @@ class _Conversion:
         self._constants: dict[str, str] = {}
         self.clipped: set[str] = set()
         """Values that are bounded by half's range before they are cast."""
-        self._exact = Exact(model, self._functions)
+        self._types = element_types(model)
+        self._exact = Exact(model, self._functions, self._types)
         self._float_functions = self._exact.functions.union(functions)
         self.called: set[str] = set()
         """Functions that are called where a whole body or function keeps float32."""
@@ -241,9 +253,8 @@ class _Conversion:
         for descriptor, value in self._model.ListFields():
             if descriptor.name not in ("graph", "functions"):
                 _set(copy, descriptor, value)
-        types = element_types(self._model)
-        self._look_at_functions(types)
-        scope = _Scope(types, Origins(), self._exact.results[""])
+        self._look_at_functions(self._types)
+        scope = _Scope(self._types, Origins(), self._exact.results[""])
         self._graph(self._model.graph, copy.graph, scope, keep_io=keep_io, outermost=True)
         for key, function in self._functions.items():
             copy.functions.append(self._function(key, function))

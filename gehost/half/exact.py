@@ -1,8 +1,8 @@
 """Which values of a model must not be rounded to float16: angles, and numbers that become integers.
 
-They are followed up from each Sin, Cos, Tan and Cast to integers through what moves and computes
-them, also into bodies and functions and out of them, up to large weights, other operators and the
-state of a Loop or Scan, which is half.
+They are followed up from each Sin, Cos, Tan, cast to integers, box, grid, scale and limit through
+what moves, computes, adds up and selects them, also into bodies and functions and out of them, up
+to large weights, other operators and the state of a Loop or Scan, which is half.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gehost.half.names import has_body
 from gehost.half.reasons import (
     ANGLE,
     ANGLES,
+    FLOATS,
     MOST_SCALES,
     MOVES,
     POSITION,
@@ -30,13 +31,31 @@ from gehost.ir.types import DataType
 from gehost.verify.bodies import bodies_in, lists_of
 
 _OF_ALL = frozenset(
-    ("Add", "Concat", "Div", "Max", "Min", "Mod", "Mul", "Sub", "Sum", "Where")
+    ("Add", "Concat", "Div", "Max", "Mean", "Min", "Mod", "Mul", "Pow", "Sub", "Sum", "Where")
 ).union(PRODUCTS - {"Conv", "ConvTranspose"})
-_OF_FIRST = TABLES.union(
-    MOVES - {"Concat"}, ("Abs", "Cast", "Ceil", "Clip", "Floor", "Neg", "Round")
+_OF_FIRST = (
+    TABLES.union(MOVES - {"Concat"})
+    .union(("Abs", "Cast", "CastLike", "Ceil", "Clip", "Compress", "CumSum", "DepthToSpace"))
+    .union(("Exp", "Floor", "Log", "Neg", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax"))
+    .union(("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu"))
+    .union(("ReverseSequence", "Round", "SpaceToDepth", "Sqrt", "TopK", "Trilu", "Unique"))
 )
+_OF_FIRST_AND_THIRD = frozenset(("Pad", "ScatterElements", "ScatterND"))
 
-_INTEGERS = frozenset(int(kind) for kind in DataType if "INT" in kind.name)
+_PLACES = {
+    "NonMaxSuppression": (0,),
+    "RoiAlign": (1,),
+    "GridSample": (1,),
+    "Range": (0, 1, 2),
+    "Resize": (1, 2),
+    "Upsample": (1,),
+}
+"""Inputs of operators that keep float32, or read these in it: places in a plane, and counts."""
+
+_INTEGERS = frozenset(
+    int(kind) for kind in DataType if "INT" in kind.name or kind == DataType.STRING
+)
+"""Types that show each rounding; a text is made of digits."""
 
 _Place: TypeAlias = tuple[str, str]
 """A value: the function that has it, "" for the graph, and its name."""
@@ -45,7 +64,12 @@ _Place: TypeAlias = tuple[str, str]
 class Exact:
     """The values of a model that must not be rounded."""
 
-    def __init__(self, model: onnx.ModelProto, functions: Mapping[str, onnx.FunctionProto]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        functions: Mapping[str, onnx.FunctionProto],
+        types: Mapping[str, int],
+    ) -> None:
         self.results: Mapping[str, dict[str, str]] = defaultdict(dict)
         """Why nodes that make them keep float32: by function, "" for the graph, and result."""
         self.slots: Mapping[str, set[int]] = defaultdict(set)
@@ -53,6 +77,7 @@ class Exact:
         self.functions: set[str] = set()
         """Those that make such values, which stay float32 whole."""
         self._functions = functions
+        self._types = types
         self._producers: dict[_Place, list[onnx.NodeProto]] = defaultdict(list)
         self._calls: dict[str, list[tuple[str, onnx.NodeProto]]] = defaultdict(list)
         self._sizes: dict[_Place, int] = {}
@@ -67,6 +92,16 @@ class Exact:
             if place[1] and place not in visited:
                 visited.add(place)
                 self._waiting += [(source, why) for source in self._follow(*place, why)]
+        self._add_differences(visited)
+
+    def _add_differences(self, exact: set[_Place]) -> None:
+        """Add what is left of numbers that are large: of one, and of two that are close."""
+        for (scope, name), nodes in self._producers.items():
+            for node in nodes:
+                count = {"Mod": 1, "Sub": 2}.get(node.op_type, 0)
+                terms = {(scope, term) for term in node.input[:count]}
+                if terms and node.domain in ("", "ai.onnx") and exact.issuperset(terms):
+                    self.results[scope].setdefault(name, POSITION)
 
     def _read(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
         for body in bodies_in(graph.node):
@@ -83,10 +118,23 @@ class Exact:
                 if key in self._functions:
                     self._calls[key].append((scope, node))
                 elif node.domain in ("", "ai.onnx"):
-                    why = ANGLE if node.op_type in ANGLES else POSITION if _to_integer(node) else ""
-                    if why:
-                        self.results[scope].update(dict.fromkeys(node.output, why))
-                        self._waiting += [((scope, name), why) for name in node.input]
+                    self._start(scope, node)
+
+    def _start(self, scope: str, node: onnx.NodeProto) -> None:
+        slots = _PLACES.get(node.op_type, ())
+        self._waiting += [((scope, node.input[i]), POSITION) for i in slots if i < len(node.input)]
+        why = ANGLE if node.op_type in ANGLES else POSITION if self._to_integer(scope, node) else ""
+        if why:
+            self.results[scope].update(dict.fromkeys(node.output, why))
+            self._waiting.append(((scope, node.input[0]), why))
+
+    def _to_integer(self, scope: str, node: onnx.NodeProto) -> bool:
+        if node.op_type == "CastLike":  # the types inside of functions are not known yet
+            return bool(scope) or self._types.get(node.input[1]) not in FLOATS
+        return node.op_type == "Cast" and any(
+            entry.name == "to" and (entry.i in _INTEGERS or bool(entry.ref_attr_name))
+            for entry in node.attribute
+        )
 
     def _follow(self, scope: str, name: str, why: str) -> list[_Place]:
         """Note the nodes that make a value; return what they make it of."""
@@ -134,6 +182,8 @@ class Exact:
             return []
         if node.op_type in _OF_ALL:
             return [(scope, name) for name in node.input]
+        if node.op_type in _OF_FIRST_AND_THIRD:
+            return [(scope, name) for name in node.input[:3:2]]
         return [(scope, node.input[0])] if node.op_type in _OF_FIRST else []
 
     def _is_small(self, scope: str, name: str) -> bool:
@@ -146,12 +196,6 @@ class Exact:
             for node in self._producers[scope, name][:1]:
                 name = node.input[0] if node.op_type in MOVES and node.input else name
         return False
-
-
-def _to_integer(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Cast" and any(
-        entry.name == "to" and entry.i in _INTEGERS for entry in node.attribute
-    )
 
 
 def _bodies(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:

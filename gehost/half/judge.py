@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 
 from gehost.half.convert import HalfConversion
+from gehost.half.names import first_of
 from gehost.half.reasons import FLOAT
 from gehost.half.weights import bounded, default_opset, dense, rounded_array
 from gehost.ir.tensors import from_numpy, to_numpy
@@ -59,12 +60,17 @@ class Rounding:
     """What is not finite with them alone, or ""."""
     distance: float = 0.0
     """The largest of the outputs that are, relative, root mean square."""
+    others: tuple[str, ...] = ()
+    """Outputs whose integers or sizes are others: roundings decide what is selected or counted."""
 
     @property
     def note(self) -> str:
         """The result as text."""
         off = f"float16 is off by {self.distance:.2g} (relative, root mean square)"
-        return self.error or (f"{off}, more than roundings explain" if self.is_far else off)
+        far = ", more than roundings explain" if self.is_far else ""
+        names = first_of([f'"{name}"' for name in self.others])
+        others = f"; other integers or sizes in {names}" if names else ""
+        return self.error or f"{off}{far}{others}"
 
     @property
     def is_far(self) -> bool:
@@ -142,15 +148,21 @@ def rounding(
         ModelError: it does not run.
     """
     largest = 0.0
+    others: dict[str, None] = {}
     for number, (feed, expected) in enumerate(runs):
         actual = half.run(feed)
         for name, array in expected.items():
-            if array.dtype != np.float32:
-                continue
-            if bool((np.isfinite(array) & ~np.isfinite(actual[name])).any()):
+            result = actual.get(name)
+            if result is None or result.shape != array.shape:
+                others[name] = None
+            elif array.dtype != np.float32:
+                if not np.array_equal(array, result):
+                    others[name] = None
+            elif bool((np.isfinite(array) & ~np.isfinite(result)).any()):
                 return Rounding(f'output "{name}" of feed {number} is not finite in float16')
-            largest = max(largest, _distance(array, actual[name]))
-    return Rounding("", largest)
+            else:
+                largest = max(largest, _distance(array, result))
+    return Rounding("", largest, tuple(others))
 
 
 def _distance(expected: Array, actual: Array) -> float:

@@ -167,7 +167,7 @@ def _by_numbers(
     if _is_square(node, origins):
         origins.wide.update(writes)
         return SQUARE
-    why = _by_constants(reads, origins)
+    why = _by_constants([*_bounds(node), *(origins.constants.get(name) for name in reads)])
     if why:
         origins.wide.update(writes)
     return why
@@ -199,11 +199,11 @@ def _is_position(
             array is not None and sum(size > 1 for size in array.shape) > 1 for array in matrices
         )
     if node.op_type == "Cast":
-        return bool(node.input) and types.get(node.input[0]) not in _FLOATS
+        return bool(node.input) and types.get(node.input[0]) not in FLOATS
     return bool(reads) or node.op_type == "Range"
 
 
-_FLOATS = (FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
+FLOATS = (FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 
 
 def _is_square(node: onnx.NodeProto, origins: Origins) -> bool:
@@ -217,9 +217,8 @@ def _is_square(node: onnx.NodeProto, origins: Origins) -> bool:
     return False
 
 
-def _by_constants(reads: Sequence[str], origins: Origins) -> str:
-    for name in reads:
-        array = origins.constants.get(name)
+def _by_constants(arrays: Sequence[np.ndarray[Any, Any] | None]) -> str:
+    for array in arrays:
         if array is None or not array.size:
             continue
         size = float(np.nan_to_num(np.abs(array), posinf=0.0).max())
@@ -228,6 +227,15 @@ def _by_constants(reads: Sequence[str], origins: Origins) -> str:
         if 0 < size < SMALLEST_NORMAL and array.size <= MOST_SCALES:
             return EPSILON
     return ""
+
+
+def _bounds(node: onnx.NodeProto) -> list[np.ndarray[Any, Any]]:
+    """Return the numbers that a Clip or Pad of an old opset has as attributes."""
+    if node.op_type not in ("Clip", "Pad"):
+        return []
+    return [
+        np.array([a.f], np.float32) for a in node.attribute if a.name in ("min", "max", "value")
+    ]
 
 
 def _add_neighbours(

@@ -121,6 +121,25 @@ def test_an_epsilon_stays_float32_in_attributes_and_constants() -> None:
     assert [types[name] for name in ("s", "m", "e", "r", "n", "y")] == [FLOAT] * 5 + [FLOAT16]
 
 
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        ("Clip <min = 0.000000000001> (x)", onnx.TensorProto.FLOAT),
+        ("Clip <min = -1000000.0> (x)", onnx.TensorProto.FLOAT),
+        ("Pad <pads = [0, 1], value = 1000000.0> (x)", onnx.TensorProto.FLOAT),
+        ("Clip <min = 0.0, max = 6.0> (x)", onnx.TensorProto.FLOAT16),
+    ],
+)
+def test_attributes_count_as_constants(operator: str, kind: int) -> None:
+    """A bound that is an attribute is half where its operator computes in it."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 10]>
+        g (float[4] x) => (float[N] z) {{ y = {operator} z = Neg (y) }}"""
+    )
+    half = to_float16(onnx.shape_inference.infer_shapes(model)).model
+    assert kinds(half).get("y (float32)", kinds(half).get("y")) == kind
+
+
 def test_squares_do_not_overflow() -> None:
     model = graph(
         "float[N, 4] x",
@@ -427,3 +446,32 @@ def test_many_nodes_are_few_lines_and_all_in_the_data() -> None:
     (labels,) = conversion.kept.values()
     assert len(labels) == 41
     assert " and 35 more" in conversion.notes[-1]
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "w = HannWindow (k)",
+        "w = HammingWindow <output_datatype = 1> (k)",
+        "w = BlackmanWindow <output_datatype = 1> (k)",
+        "w = MelWeightMatrix (k, k, rate, low, high)",
+        "w = AffineGrid (x, k2)",
+    ],
+)
+def test_what_no_kernel_makes_in_half_stays_float32(operator: str) -> None:
+    """It names its type in an attribute of another name, or is a function of parts without one."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        g (float[1, 2, 3] x) => (y, z) <int64 k = {{8}}, int64 rate = {{8192}}, float low = {{10}},
+            float high = {{4001}}, int64[4] k2 = {{1, 1, 4, 4}}>
+        {{ y = Relu (x) {operator} z = Mul (w, one) one = Identity (low) }}"""
+    )
+    model.graph.node.insert(0, model.graph.node.pop())
+    model = onnx.shape_inference.infer_shapes(model)
+    half = to_float16(model)
+    onnx.checker.check_model(half.model, full_check=True)
+    feeds = {"x": np.ones((1, 2, 3), np.float32)}
+    expected = Runner(model).run(feeds)["z"]
+    result = Runner(half.model).run({"x": feeds["x"].astype(np.float16)})["z"]
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+    assert kinds(half.model)["y"] == onnx.TensorProto.FLOAT16

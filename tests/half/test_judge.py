@@ -148,3 +148,17 @@ def test_roundings_are_those_of_what_runs(domain: str, place: str) -> None:
     assert result.equal, result.summary()
     assert result.off is not None
     assert result.off.distance < 1e-3, result.summary()
+
+
+def test_other_sizes_and_integers_are_named() -> None:
+    """Each element rounds to 0.3, and no more than that is left: the sizes differ."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[40] x) => (float[K] y, int64[40] i, float[40] z) <float c = {0.3}> {
+            z = Neg (x) f = Neg (z) m = Greater (f, c) y = Compress <axis = 0> (f, m)
+            i = Cast <to = 7> (m) }"""
+    )
+    model = onnx.shape_inference.infer_shapes(model)
+    result = judge(model, to_float16(model), [{"x": np.full(40, 0.30001, np.float32)}])
+    assert result.equal
+    assert result.note.endswith('; other integers or sizes in "y", "i"')
