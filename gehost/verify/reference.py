@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import version
 
 import onnx
@@ -15,6 +16,7 @@ from gehost.ir.schemas import schema_at
 from gehost.verify.reference_table import TABLE
 
 
+@cache
 def engine_version(engine: str) -> str:
     """Return the version of an engine: ``onnxruntime``, or ``reference``."""
     return version("onnx" if engine == "reference" else engine)
