@@ -218,6 +218,11 @@ def leave_telemetry_off() -> None:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
+def default_options() -> HostOptions:
+    """Return the options of the command in a folder without ``./vendors``."""
+    return HostOptions(vendors=shipped_vendors(DEFAULT_GROUP))
+
+
 def from_environment(
     arguments: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,

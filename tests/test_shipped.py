@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from gehost import Host, HostOptions, UsageError, VendorError
@@ -25,6 +26,18 @@ def no_default_vendors() -> None:
 def test_the_wheel_ships_these_vendors_and_one_is_the_default() -> None:
     assert shipped_vendors() == SHIPPED
     assert shipped_vendors(DEFAULT_GROUP) == ["gehost:onnx"]
+
+
+def test_a_host_without_options_does_what_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder without vendors: those that installed packages give by default."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GEHOST_VENDORS", raising=False)
+    Host().compile(MODEL, "of_host.onnx")
+    assert run(["compile", str(MODEL), "-o", "of_command.onnx"]) == 0
+    assert Path("of_host.onnx").read_bytes() == Path("of_command.onnx").read_bytes()
+    assert "Gelu" in {node.op_type for node in onnx.load("of_host.onnx").graph.node}
 
 
 def test_a_shipped_vendor_loads_as_its_directory_does() -> None:

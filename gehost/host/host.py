@@ -42,7 +42,7 @@ from gehost.ir.model import Model
 from gehost.ir.usage import Usage, remove_unused
 from gehost.kernels import Target, release_note
 from gehost.ops import OpRegistry, declared_in
-from gehost.options import HostOptions
+from gehost.options import HostOptions, default_options
 from gehost.passes.context import PassRecord
 from gehost.rewrite.functions import inferrer_of
 from gehost.settings import GE_PREFIX, PassOption, check_assumptions, check_settings
@@ -84,7 +84,8 @@ class Host:
         """Load vendors and plugins.
 
         Args:
-            options: all defaults when None.
+            options: None for those of the command where there is no ``./vendors``: the default
+                vendors of installed packages, and all else as in ``HostOptions()``.
             plugins: further plugins of the caller's, by name; their hooks are called first.
             own_process: the process serves this host alone. Python's cyclic garbage collector
                 then ignores all objects imported so far, which saves a tenth of the time of a
@@ -96,7 +97,7 @@ class Host:
                 setting does not exist, or the feeds cannot be read.
             VendorError: a vendor file or plugin cannot be loaded.
         """
-        self.options = options or HostOptions()
+        self.options = options or default_options()
         self._extra_plugins, self._own_process = plugins, own_process
         if loaded is None:
             # otherwise the frozen heap would keep files open that another host's vendors left open
