@@ -2,11 +2,12 @@
 
 1. Two nodes of one graph with the same operator, attributes and inputs: the users of the second
    read the first, which comes before it. Constants of at most 4 KiB with equal contents count as
-   the same input, and so do equal vectors of floats that nodes make of constants.
+   the same input, and so do equal biases that nodes make of constants.
 2. Two constants of one graph with the same content: one stays. Of floats only scalars, and
    weights above 4 KiB of two axes or more in the model's file.
-A vector of floats, a weight or made of constants, is never shared: read by two nodes it keeps
-runtimes from fusing it into either. OpenVINO's Conv takes no bias that another Conv reads.
+A vector of floats that two nodes read keeps runtimes from fusing it into either: OpenVINO's Conv
+takes no bias that another Conv reads. So a node stays that makes a bias of constants, as
+ConstantOfShape does.
 Refused: random and unknown operators, nodes with bodies, outputs that do not correspond, a second
 whose output is a graph output (which keeps its name), constants that are graph inputs.
 """
@@ -38,8 +39,6 @@ class Merger:
         never read.
         """
         self._exact: dict[_Key, Node] = {}
-        self._computed: set[Value] = set()
-        """Results of nodes that read constants, and each other, alone."""
 
     def merge_initializers(self) -> None:
         for graph in self._state.graphs:
@@ -95,8 +94,6 @@ class Merger:
             return node.outputs[0] is not None and self.merge_constant(node.outputs[0])
         if node.bodies:
             return False
-        if self._is_constant(node):
-            self._computed.update(value for value in node.outputs if value is not None)
         key = self._key(node)
         first = self._seen.setdefault(key, node)
         if first is node:
@@ -116,7 +113,7 @@ class Merger:
         if not all(self._state.can_forward(old, new) for old, new in pairs):
             return False
         self._exact[exact] = retained
-        if self._is_constant(node) and any(_is_vector(old) for old, _ in pairs):
+        if _reads_constants(node) and any(_is_bias(value) for pair in pairs for value in pair):
             for old, new in pairs:
                 self._contents[old] = self._content(new)
             return False
@@ -125,12 +122,6 @@ class Merger:
         self._state.counts.merged += 1
         retire(self._state, dropped)
         return True
-
-    def _is_constant(self, node: Node) -> bool:
-        """Whether a node makes its results of constants."""
-        return all(
-            value is None or value.is_constant or value in self._computed for value in node.inputs
-        )
 
     def _key(self, node: Node) -> _Key:
         contents = self._contents
@@ -188,9 +179,18 @@ def _are_equal(left: Value, right: Value) -> bool:
     return arrays[0].tobytes() == arrays[1].tobytes()
 
 
-def _is_vector(value: Value) -> bool:
-    """Whether it is a vector of floats: what may be a bias."""
-    return value.dtype is not None and value.dtype.is_float and value.rank == 1
+def _reads_constants(node: Node) -> bool:
+    return all(value is None or value.is_constant for value in node.inputs)
+
+
+def _is_bias(value: Value) -> bool:
+    """Whether a convolution reads it as its bias."""
+    return any(
+        isinstance(item, Node)
+        and item.op in ("Conv", "ConvTranspose")
+        and value in item.inputs[2:3]
+        for item in value.readers
+    )
 
 
 def _is_length(value: Value) -> bool:
