@@ -166,7 +166,7 @@ class Builder:
         self.passes = frozenset(options.only or chosen - off)
         self.failed: dict[str, str] = {}
         self.foreign: set[str] = set()
-        self._built: dict[frozenset[str], Candidate] = {}
+        self._built: dict[tuple[frozenset[str], bool], Candidate] = {}
         self._files = 0
 
     @property
@@ -213,9 +213,9 @@ class Builder:
             GehostError: the clean-up fails, or the file cannot be written.
         """
         chosen = frozenset(passes).difference(self.failed, self.foreign)
-        while chosen not in self._built:
+        while (chosen, self.cautious) not in self._built:
             try:
-                self._built[chosen] = self._compile(chosen)
+                self._built[chosen, self.cautious] = self._compile(chosen)
             except PassError as error:
                 name = next((item for item in chosen if item in str(error)), "")
                 if not name:
@@ -225,7 +225,7 @@ class Builder:
             except _ForeignError as error:
                 self.foreign |= error.passes
                 chosen -= error.passes
-        return self._built[chosen]
+        return self._built[chosen, self.cautious]
 
     def _compile(self, passes: frozenset[str]) -> Candidate:
         path = f"{self._place}{self._files}.onnx"

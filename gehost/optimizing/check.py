@@ -112,11 +112,17 @@ class Checker:
         if self.half is None:
             return self.baseline.against(self._model_of(candidate))
         if candidate.wide:
-            result = self.wide[candidate.path] = self.baseline.against(candidate.wide)
-            os.unlink(candidate.wide)  # each is as large as the model
+            result = self.before_half(candidate)
             if not result.equal:
                 return result
         return self.half.against(self._model_of(candidate))
+
+    def before_half(self, candidate: Candidate) -> Verification:
+        """Compare a file before its conversion to float16 with the original."""
+        if candidate.path not in self.wide:
+            self.wide[candidate.path] = self.baseline.against(candidate.wide)
+            os.unlink(candidate.wide)  # each is as large as the model
+        return self.wide[candidate.path]
 
     def _model_of(self, candidate: Candidate) -> str | Runner:
         """Return the file, with its own library where it has one."""

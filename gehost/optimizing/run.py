@@ -383,12 +383,12 @@ class _Run:
         Without a right one, nothing is converted.
         """
         builder = self._builder
-        first = builder.reference()
+        first = self._in_half(checker)
         off = checker.rounding(first)
         if off is None or not off.is_far:
             return first
         builder.cautious = True
-        second = builder.reference()
+        second = self._in_half(checker)
         again = checker.rounding(second)
         if again is not None and again < off:
             first, off = second, again
@@ -398,6 +398,16 @@ class _Run:
             return first
         builder.keep_float32(f"half: not converted: {off.error}")
         return None
+
+    def _in_half(self, checker: Checker) -> Candidate:
+        """Return the original in float16, cleaned where that keeps its numbers.
+
+        What the clean-up takes away, as an angle that nothing reads, would keep float32 in the
+        original alone.
+        """
+        cleaned = self._builder.build(())
+        same = checker.before_half(cleaned).equal
+        return cleaned if same else self._builder.reference()
 
     def _cleaned(self, report: OptimizeReport, checker: Checker) -> Candidate:
         """Return the file without fusions: what is written where none pays."""

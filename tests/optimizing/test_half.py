@@ -292,3 +292,26 @@ def test_a_function_of_an_older_opset_is_refused_as_ever(
         lines.append(capsys.readouterr().err)
     assert lines[0] == lines[1]
     assert "imports version 12" in lines[0]
+
+
+DEAD = {
+    "an angle that nothing reads": "d = Add (y, a) c = Cos (d)",
+    "in a branch": "d = If (b) <then_branch = t () => (float[n, 64] p) { p = Sin (y) }, "
+    "else_branch = e () => (float[n, 64] q) { q = Identity (x) }>",
+    "an angle that is no other": "d = Add (y, y) c = Sin (d) z = Sub (c, c) s = Shape (z)",
+}
+
+
+@pytest.mark.parametrize("rest", DEAD)
+def test_what_the_cleanup_takes_away_keeps_nothing_in_float32(rest: str) -> None:
+    """The angle needs the product and its weights exact, and is in no result."""
+    draw = np.random.default_rng(0)
+    weights = {"w": draw.normal(size=(64, 64)) / 8, "k": draw.normal(size=64)}
+    text = f"""<ir_version: 9, opset_import: ["": 17]>
+    m (float[n, 64] x, bool b) => (float[n, 64] y)
+    {{ a = MatMul (x, w) y = Min (a, k) {DEAD[rest]} }}"""
+    model = parse(text, {name: array.astype(np.float32) for name, array in weights.items()})
+    report = gehost.optimize(model, "any", half=True, measured=False).report
+    assert not report.dropped
+    assert not report.kept_float32
+    assert report.result == "cleaned"
