@@ -134,7 +134,8 @@ def to_float16(
         copy.CopyFrom(model)
         return HalfConversion(copy, (why,), is_converted=False)
     model = unique_names(dense(model, base_dir))
-    outside, notes = ranges(model, feeds, base_dir, CLOSE if cautious else LARGEST)
+    limit = CLOSE if cautious else LARGEST
+    outside, notes = ranges(model, feeds, base_dir, limit, exact_outputs=keep_io)
     functions: set[str] = set()
     while True:
         conversion = _Conversion(

@@ -2,8 +2,8 @@
 
 Half weights are other numbers, so the conversion is compared with the float32 model that has the
 rounded weights: both compute in float32, and the rule of ``gehost.verify`` decides. A second run
-rounds behind each node, as a device does: it may have no new NaN or infinity, and its distance to
-the float32 model is stated.
+rounds behind each node, as a device does: it may have no new NaN or infinity, and be no further
+from the float32 model than roundings explain.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class HalfVerification(Verification):
     @property
     def is_far(self) -> bool:
         """Whether half is not finite or further off than roundings explain."""
-        return self.off is not None and self.off.is_far
+        return self.off is not None and bool(self.off.error)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rounding:
     """How far the roundings of half are off."""
 
-    error: str
+    lost: str
     """What is not finite with them alone, or ""."""
     distance: float = 0.0
     """The largest of the outputs that are, relative, root mean square."""
@@ -66,19 +66,22 @@ class Rounding:
     @property
     def note(self) -> str:
         """The result as text."""
-        off = f"float16 is off by {self.distance:.2g} (relative, root mean square)"
-        far = ", more than roundings explain" if self.is_far else ""
         names = first_of([f'"{name}"' for name in self.others])
         others = f"; other integers or sizes in {names}" if names else ""
-        return self.error or f"{off}{far}{others}"
+        return self.error or f"{self._off}{others}"
 
     @property
-    def is_far(self) -> bool:
-        """Whether more than roundings is likely behind it."""
-        return bool(self.error) or self.distance > _FAR
+    def error(self) -> str:
+        """Why more than roundings is behind it, or ""."""
+        far = f"{self._off}, more than roundings explain" if self.distance > _FAR else ""
+        return self.lost or far
+
+    @property
+    def _off(self) -> str:
+        return f"float16 is off by {self.distance:.2g} (relative, root mean square)"
 
     def __lt__(self, other: Rounding) -> bool:
-        return (bool(self.error), self.distance) < (bool(other.error), other.distance)
+        return (bool(self.lost), self.distance) < (bool(other.lost), other.distance)
 
 
 def judge(

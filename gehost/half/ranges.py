@@ -20,7 +20,7 @@ from gehost.half.reasons import (
 from gehost.half.weights import default_opset
 from gehost.ir.files.external import element_count
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import graphs_of
+from gehost.verify.bodies import captures, graphs_of
 from gehost.verify.retype import element_types
 from gehost.verify.run import Runner
 
@@ -34,12 +34,16 @@ _NAMED = 6
 _MOST = 1 << 16
 """Elements of a constant that may be a fill."""
 
+Feed = Mapping[str, np.ndarray[Any, Any]]
+
 
 def ranges(
     model: onnx.ModelProto,
-    feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]],
+    feeds: Sequence[Feed],
     base_dir: str | None = None,
     limit: float = LARGEST,
+    *,
+    exact_outputs: bool = False,
 ) -> tuple[set[str], list[str]]:
     """Return the values that leave half's range on feeds, and a line for each.
 
@@ -51,6 +55,7 @@ def ranges(
         feeds: what to run it with.
         base_dir: of its external data.
         limit: the largest number that half is used for.
+        exact_outputs: count fills that are in an output, and what hands them there.
 
     Raises:
         ModelError: it does not run.
@@ -58,10 +63,6 @@ def ranges(
     if not feeds:
         return set(), []
     types = element_types(model)
-    measured = onnx.ModelProto()
-    measured.CopyFrom(model)
-    # ONNX Runtime refuses constants that are no inputs and unread before IR version 4
-    measured.ir_version = max(4, model.ir_version)
     producer = {name: node for node in model.graph.node for name in node.output}
     names = [name for name in producer if name and types.get(name) == FLOAT]
     names += [info.name for info in model.graph.input if types.get(info.name) == FLOAT]
@@ -69,21 +70,7 @@ def ranges(
         return set(), []
     products = {name for name in producer if producer[name].op_type in PRODUCTS}
     fills = _fills(model, base_dir)
-    is_old = default_opset(model) < _WHERE
-    if is_old:
-        _fetch(measured.graph, names)
-    else:
-        _measure(measured.graph, names, fills, products)
-    runner = Runner(measured, base_dir=base_dir)
-    largest = dict.fromkeys(names, 0.0)
-    for feed in feeds:
-        results = runner.run(feed)
-        for name in names:
-            if is_old:
-                number = _largest(results[name], name in products, fills)
-            else:
-                number = float(results[f"{_LARGEST_OF}{name}"])
-            largest[name] = max(largest[name], number if np.isfinite(number) else 0.0)
+    largest, beyond = _largest_numbers(model, feeds, names, products, fills, base_dir)
     outside: set[str] = set()
     lines: list[str] = []
     for name, number in largest.items():
@@ -98,7 +85,52 @@ def ranges(
         lines.append(f"half: {place} reaches {number:.3g}, {side}: kept in float32")
     if len(lines) > _NAMED:
         lines[_NAMED:] = [f"half: {len(lines) - _NAMED} more leave float16's range likewise"]
+    waiting = list(beyond - outside) if exact_outputs else []
+    if waiting:
+        whole, _ = _largest_numbers(model, feeds, names, names, (), base_dir)
+        while waiting:
+            name = waiting.pop()
+            if name not in outside and whole.get(name, 0) > LARGEST:
+                outside.add(name)
+                waiting += (*producer[name].input, *captures(producer[name]))
     return outside, lines
+
+
+def _largest_numbers(
+    model: onnx.ModelProto,
+    feeds: Sequence[Feed],
+    names: Sequence[str],
+    products: Collection[str],
+    fills: Sequence[float],
+    base_dir: str | None,
+) -> tuple[dict[str, float], set[str]]:
+    """Return the largest number of each value, but for fills, and outputs beyond half's range.
+
+    A product is no fill, however large.
+    """
+    measured = onnx.ModelProto()
+    measured.CopyFrom(model)
+    # ONNX Runtime refuses constants that are no inputs and unread before IR version 4
+    measured.ir_version = max(4, model.ir_version)
+    is_old = default_opset(model) < _WHERE
+    if is_old:
+        _fetch(measured.graph, names)
+    else:
+        _measure(measured.graph, names, fills, products)
+    runner = Runner(measured, base_dir=base_dir)
+    largest, beyond = dict.fromkeys(names, 0.0), set[str]()
+    for feed in feeds:
+        results = runner.run(feed)
+        for name in names:
+            if is_old:
+                number = _largest(results[name], name in products, fills)
+            else:
+                number = float(results[f"{_LARGEST_OF}{name}"])
+            largest[name] = max(largest[name], number if np.isfinite(number) else 0.0)
+        for info in model.graph.output:
+            if info.name in largest and _largest(results[info.name], True, ()) > LARGEST:
+                beyond.add(info.name)
+    return largest, beyond
 
 
 def _fills(model: onnx.ModelProto, base_dir: str | None) -> list[float]:
@@ -130,7 +162,7 @@ def _fetch(graph: onnx.GraphProto, names: Sequence[str]) -> None:
 def _largest(array: np.ndarray[Any, Any], is_product: bool, fills: Sequence[float]) -> float:
     """Return what ``_measure`` computes in the model."""
     sizes = np.abs(array).ravel()
-    sizes = sizes[sizes < (np.finfo(np.float32).max if is_product else _LIMIT)]
+    sizes = sizes[sizes < (np.inf if is_product else _LIMIT)]
     for fill in fills:
         if fill < _LIMIT:
             sizes = sizes[np.abs(sizes - fill) >= fill * 1e-3]
@@ -145,7 +177,7 @@ def _measure(
     A product is none, however large. The graph's own outputs stay: a Scan needs their declared
     sizes, and ONNX Runtime 1.31 loses some values that a body reads and that are no output.
     """
-    numbers = {"zero": 0.0, "limit": _LIMIT, "largest": float(np.finfo(np.float32).max)}
+    numbers = {"zero": 0.0, "limit": _LIMIT, "infinity": np.inf}
     for place, fill in enumerate(operand for operand in fills if operand < _LIMIT):
         numbers |= {f"fill {place}": fill, f"near {place}": fill * 1e-3}
     for name, number in numbers.items():
@@ -163,7 +195,7 @@ def _measure(
     for name in names:
         results = {name}
         size = add("Abs", [name], f"{_LARGEST_OF}|{name}")
-        limit = "largest" if name in products else "limit"
+        limit = "infinity" if name in products else "limit"
         fits = add("Less", [size, limit], f"{_LARGEST_OF}<{name}")
         retained = add("Where", [fits, size, "zero"], f"{_LARGEST_OF}={name}")
         for place in range((len(numbers) - 3) // 2):

@@ -146,7 +146,7 @@ def _by_numbers(
     if node.op_type in MOVES and reads and origins.moved.issuperset(reads):
         origins.moved.update(writes)
         _inherit(reads, writes, origins)
-        return ""
+        return "" if outside.isdisjoint(writes) else RANGE
     # what a body reads around it is none of its inputs
     if writes and not has_body(node) and _is_position(node, reads, types, origins):
         origins.positions.update(writes)

@@ -287,9 +287,8 @@ class _Run:
         self._done("read")
 
         best, checker = self._best(report, inputs)
-        excess = best.facts.size - original.facts.size
-        if best.half is not None and excess > 0:  # by casts, or weights in both types
-            builder.keep_float32(f"half: not converted: {_too_large(excess)}")
+        if why := self._unfit(checker, best):
+            builder.keep_float32(f"half: not converted: {why}")
             report.trials, report.gain = [], None
             best, checker = self._best(report, inputs)
 
@@ -385,7 +384,7 @@ class _Run:
         builder = self._builder
         first = self._in_half(checker)
         off = checker.rounding(first)
-        if off is None or not off.is_far:
+        if off is None or not off.error:
             return first
         builder.cautious = True
         second = self._in_half(checker)
@@ -446,6 +445,16 @@ class _Run:
         if not self._builder.inlines or self._target.standard or candidate.half is not None:
             return False  # half adds casts
         return candidate.facts.nodes > self._builder.original.facts.nodes
+
+    def _unfit(self, checker: Checker, best: Candidate) -> str:
+        """Return why a file in float16 is not written, or ""."""
+        if best.half is None:
+            return ""
+        excess = best.facts.size - self._builder.original.facts.size
+        if excess > 0:  # by casts, or weights in both types
+            return _too_large(excess)
+        off = checker.rounding(best)
+        return off.error if off is not None else ""
 
     def _excess(self, candidate: Candidate) -> int:
         """Return how many bytes a file is larger than the input, at least."""

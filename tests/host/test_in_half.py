@@ -238,3 +238,38 @@ def test_a_conversion_without_feeds_is_said_to_be_one() -> None:
     for verify in (False, True):
         report = Host(HostOptions(half=True, verify=verify, plugins=False)).run(model)[1]
         assert any("--verify does" in note for note in report.notes) is not verify
+
+
+FILLED = {
+    "a choice": "z = Where (b, y, fill)",
+    "behind a sum": "u = Where (b, y, fill) z = Add (u, y)",
+    "a constant": "z = Identity (fill)",
+    "a body": """z = If (k) <then_branch = p () => (float[n, 64] q) { q = Where (b, y, fill) },
+        else_branch = r () => (float[n, 64] s) { s = Where (b, fill, y) }>""",
+}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("fill", [-1e9, -3.4028235e38])
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_fill_that_an_output_holds_is_exact_or_refused(
+    kind: str, fill: float, keep: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bounded it was said to be off by 1, more than roundings explain, beside "equal"."""
+    text = f"""<ir_version: 10, opset_import: ["": 17]>
+    g (float[n, 64] x, bool k) => (float[n, 64] y, float[n, 64] z)
+    <float fill = {{{fill}}}, float zero = {{0}}>
+    {{ a = MatMul (x, w) y = Tanh (a) b = Greater (a, zero) {FILLED[kind]} }}"""
+    weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32) / 8
+    if kind == "a constant":
+        text = text.replace("float[n, 64] z)", "float z)")
+    onnx.save(parse(text, {"w": weight}), tmp_path / "m.onnx")
+    words = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx")]
+    code = run([*words, "--half", "--verify", *(["--keep-io-types"] if keep else [])])
+    assert code == (0 if keep else 6)
+    assert ("more than roundings explain" in capsys.readouterr().err) is not keep
+    if keep:
+        half, feed = onnx.load(tmp_path / "o.onnx"), np.eye(3, 64, dtype=np.float32)
+        lowest = Runner(half).run({"x": feed, "k": np.array(True)})["z"].min()
+        assert lowest == np.float32(fill)
+        assert any(item.data_type == onnx.TensorProto.FLOAT16 for item in half.graph.initializer)
