@@ -41,7 +41,9 @@ from gehost.half.reasons import (
     WHOLE,
     Origins,
     constant_of,
+    is_fill,
     reasons,
+    too_wide,
 )
 from gehost.half.weights import (
     bounded,
@@ -50,6 +52,8 @@ from gehost.half.weights import (
     dense,
     rounded_array,
     weight_notes,
+    with_default_inputs,
+    without_default_inputs,
 )
 from gehost.infer import infer_model
 from gehost.infer.findings import type_findings
@@ -133,7 +137,8 @@ def to_float16(
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return HalfConversion(copy, (why,), is_converted=False)
-    model = unique_names(dense(model, base_dir))
+    version = model.ir_version
+    model = unique_names(without_default_inputs(dense(model, base_dir)))
     limit = CLOSE if cautious else LARGEST
     outside, notes = ranges(model, feeds, base_dir, limit, exact_outputs=keep_io)
     functions: set[str] = set()
@@ -146,6 +151,7 @@ def to_float16(
             break
         functions |= conversion.called  # what keeps float32 whole calls them in it
     _check(model, converted)
+    with_default_inputs(converted, version)
     return HalfConversion(
         converted,
         (*notes, *conversion.notes()),
@@ -346,15 +352,9 @@ class _Conversion:
             if descriptor.name not in ("node", "initializer"):
                 _set(copy, descriptor, value)
         arguments = {info.name for info in graph.input}
-        for tensor in graph.initializer:
-            if tensor.data_type == FLOAT and tensor.name not in arguments:
-                scope.origins.constants[tensor.name] = to_numpy(tensor, self._base_dir)
-                scope.origins.moved.add(tensor.name)
-                self._weights[tensor.name] = scope
-        weights = {tensor.name for tensor in graph.initializer}
-        weights -= {info.name for info in graph.output}
+        exact = self._add_weights(graph, scope, arguments)
         for info in copy.input:
-            if _declares_float(info) and not (keep_io and info.name not in weights):
+            if _declares_float(info) and not keep_io and info.name not in exact:
                 info.type.tensor_type.elem_type = _FLOAT16
                 scope.half.add(info.name)
             elif not info.HasField("type") and scope.types.get(info.name) == FLOAT:
@@ -376,6 +376,31 @@ class _Conversion:
         for info in copy.value_info:
             if _declares_float(info) and info.name in scope.half:
                 info.type.tensor_type.elem_type = _FLOAT16
+
+    def _add_weights(
+        self, graph: onnx.GraphProto, scope: _Scope, arguments: Collection[str]
+    ) -> set[str]:
+        """Note the weights of a graph; return those that are inputs, and whose numbers half lacks.
+
+        A default of an input is no constant, as another value may be fed.
+        """
+        exact: set[str] = set()
+        for tensor in graph.initializer:
+            if tensor.data_type != FLOAT:
+                continue
+            array = self._array(tensor)
+            if tensor.name not in arguments:
+                scope.origins.moved.add(tensor.name)
+                self._weights[tensor.name] = scope
+            elif is_fill(array):
+                scope.origins.fills.add(tensor.name)
+                continue
+            elif too_wide(array):
+                exact.add(tensor.name)
+            else:
+                continue
+            scope.origins.constants[tensor.name] = array
+        return exact.difference(info.name for info in graph.output)
 
     def _initializers(
         self,
@@ -514,8 +539,8 @@ class _Conversion:
         if form is not None:
             return form
         form = self._fresh(f"{name} ({'float16' if half else 'float32'})")
-        array = scope.origins.constants.get(name)
         owner = self._weights.get(name)
+        array = scope.origins.constants.get(name) if owner is not None else None
         if array is None:
             clipped = name
             if half and name in scope.origins.fills and name not in scope.origins.infinite:

@@ -123,12 +123,13 @@ def _largest_numbers(
         results = runner.run(feed)
         for name in names:
             if is_old:
-                number = _largest(results[name], name in products, fills)
+                limit = np.inf if name in products else _LIMIT
+                number = _largest(results[name], limit=limit, fills=fills)
             else:
                 number = float(results[f"{_LARGEST_OF}{name}"])
             largest[name] = max(largest[name], number if np.isfinite(number) else 0.0)
         for info in model.graph.output:
-            if info.name in largest and _largest(results[info.name], True, ()) > LARGEST:
+            if info.name in largest and _largest(results[info.name]) > LARGEST:
                 beyond.add(info.name)
     return largest, beyond
 
@@ -159,10 +160,12 @@ def _fetch(graph: onnx.GraphProto, names: Sequence[str]) -> None:
     )
 
 
-def _largest(array: np.ndarray[Any, Any], is_product: bool, fills: Sequence[float]) -> float:
+def _largest(
+    array: np.ndarray[Any, Any], *, limit: float = np.inf, fills: Sequence[float] = ()
+) -> float:
     """Return what ``_measure`` computes in the model."""
     sizes = np.abs(array).ravel()
-    sizes = sizes[sizes < (np.inf if is_product else _LIMIT)]
+    sizes = sizes[sizes < limit]
     for fill in fills:
         if fill < _LIMIT:
             sizes = sizes[np.abs(sizes - fill) >= fill * 1e-3]

@@ -219,14 +219,17 @@ def _is_square(node: onnx.NodeProto, origins: Origins) -> bool:
 
 def _by_constants(arrays: Sequence[np.ndarray[Any, Any] | None]) -> str:
     for array in arrays:
-        if array is None or not array.size:
-            continue
-        size = float(np.nan_to_num(np.abs(array), posinf=0.0).max())
-        if size > LARGEST and not is_fill(array):
-            return LARGE
-        if 0 < size < SMALLEST_NORMAL and array.size <= MOST_SCALES:
-            return EPSILON
+        if array is not None and (why := too_wide(array)):
+            return why
     return ""
+
+
+def too_wide(array: np.ndarray[Any, Any]) -> str:
+    """Return why the numbers of a constant are none of half, or ""."""
+    size = float(np.nan_to_num(np.abs(array), posinf=0.0).max(initial=0.0))
+    if size > LARGEST and not is_fill(array):
+        return LARGE
+    return EPSILON if 0 < size < SMALLEST_NORMAL and array.size <= MOST_SCALES else ""
 
 
 def _bounds(node: onnx.NodeProto) -> list[np.ndarray[Any, Any]]:

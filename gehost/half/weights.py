@@ -18,6 +18,8 @@ _FLOAT16 = onnx.TensorProto.FLOAT16
 _MANY = 128
 """Elements from where on a Cast is smaller than a second copy."""
 _NOTHING = np.zeros(0, np.float16)
+_WEIGHTS_ALONE = 4
+"""The first IR version whose weights need not be inputs, and those that are can be fed."""
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +48,30 @@ def dense(model: onnx.ModelProto, base_dir: str | None) -> onnx.ModelProto:
         array = _dense(node.attribute[0].sparse_tensor, node.output[0], base_dir)
         node.attribute[0].CopyFrom(onnx.helper.make_attribute("value", array))
     return copy
+
+
+def without_default_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose weights are no inputs, as before IR version 4 all of them had to be."""
+    if model.ir_version >= _WEIGHTS_ALONE:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.ir_version = _WEIGHTS_ALONE
+    weights = {tensor.name for tensor in copy.graph.initializer}
+    for place, info in reversed([*enumerate(copy.graph.input)]):
+        if info.name in weights:
+            del copy.graph.input[place]
+    return copy
+
+
+def with_default_inputs(model: onnx.ModelProto, version: int) -> None:
+    """Make inputs of the weights where an IR version wants it."""
+    if version < _WEIGHTS_ALONE:
+        model.ir_version = version
+        model.graph.input.extend(
+            onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            for tensor in model.graph.initializer
+        )
 
 
 def _sparse_weights(model: onnx.ModelProto) -> Iterator[tuple[onnx.GraphProto, list[int]]]:

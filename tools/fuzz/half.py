@@ -206,9 +206,7 @@ def check_file(model: onnx.ModelProto, oracle: Oracle, what: str, *, runs: bool 
                 raise Failure(f"{what}: {off:.3g} off in half ({optimized=}, {allowed:.3g})")
 
 
-def check_distance(
-    model: onnx.ModelProto, oracle: Oracle, what: str, tally: Counter[str]
-) -> None:
+def check_distance(model: onnx.ModelProto, oracle: Oracle, what: str, tally: Counter[str]) -> None:
     """What is said to be more than roundings must not be a wrong form.
 
     On other inputs than those of the oracle a comparison may fall the other way.
