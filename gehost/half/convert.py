@@ -20,13 +20,16 @@ from gehost.errors import ModelError, one_line
 from gehost.half.exact import Exact
 from gehost.half.names import (
     NAMED,
+    bodies_of,
     body_nodes,
     first_of,
+    handed_out,
     has_body,
     name_as_before,
     read_names,
     rename,
     rename_captured,
+    states_of,
 )
 from gehost.half.ranges import ranges
 from gehost.half.reasons import (
@@ -191,6 +194,11 @@ class _Scope:
         """Return the scope of a body; bodies beside each other may use the same names."""
         return _Scope(self.types, self.origins.copy(), self.exact, set(self.half), {}, self)
 
+    @property
+    def carried(self) -> set[str]:
+        """What bodies take and give in float32."""
+        return self.origins.carried
+
 
 class _Conversion:
     def __init__(
@@ -261,11 +269,16 @@ class _Conversion:
             if descriptor.name not in ("graph", "functions"):
                 _set(copy, descriptor, value)
         self._look_at_functions(self._types)
-        scope = _Scope(self._types, Origins(), self._exact.results[""])
+        scope = self._scope(self._types, "")
         self._graph(self._model.graph, copy.graph, scope, keep_io=keep_io, outermost=True)
         for key, function in self._functions.items():
             copy.functions.append(self._function(key, function))
         return copy
+
+    def _scope(self, types: Mapping[str, int], key: str) -> _Scope:
+        """Return the outermost scope of the graph or a function."""
+        carried = set(self._exact.carried[key])
+        return _Scope(types, Origins(carried=carried), self._exact.results[key])
 
     # ------------------------------------------------------------------ functions
 
@@ -321,7 +334,7 @@ class _Conversion:
         fixed = self._exact.slots[key].union(float32_inputs(f"{function.domain}::{function.name}"))
         types = self._types_inside(function, argument)
         self._weights = {}
-        scope = _Scope(types, Origins(), self._exact.results[key])
+        scope = self._scope(types, key)
         scope.half.update(
             name
             for slot, name in enumerate(function.input)
@@ -354,6 +367,8 @@ class _Conversion:
         arguments = {info.name for info in graph.input}
         exact = self._add_weights(graph, scope, arguments)
         for info in copy.input:
+            if info.name in scope.carried:
+                continue
             if _declares_float(info) and not keep_io and info.name not in exact:
                 info.type.tensor_type.elem_type = _FLOAT16
                 scope.half.add(info.name)
@@ -362,13 +377,19 @@ class _Conversion:
         nodes = self._nodes(graph.node, scope, _opsets(self._model.opset_import))
         outputs = [info for info in copy.output if _declares_float(info)]
         names = [info.name for info in copy.output]
-        cast = self._outputs_of_float if keep_io else self._outputs
-        casts = cast(names, nodes, scope)
+        held = set[str]() if outermost else scope.carried
+        wide = names if keep_io else [name for name in names if name in held]
+        casts = self._outputs_of_float(wide, nodes, scope)
         for node in casts if self._has_scan else ():
+            declare_as(copy, node.input[0], node.output[0], _FLOAT16)
+        narrow = self._outputs([name for name in names if name not in wide], nodes, scope)
+        for node in narrow if self._has_scan else ():
             for inner in node.input:
-                declare_as(copy, inner, node.output[0], _FLOAT16 if keep_io else FLOAT)
-        for info in () if keep_io else outputs:
-            info.type.tensor_type.elem_type = _FLOAT16
+                declare_as(copy, inner, node.output[0], FLOAT)
+        casts += narrow
+        for info in outputs:
+            if info.name not in wide:
+                info.type.tensor_type.elem_type = _FLOAT16
         copy.node.extend([*nodes, *casts])
         self._initializers(graph, copy, scope, arguments)
         if outermost:
@@ -464,6 +485,8 @@ class _Conversion:
         )
         converted: list[onnx.NodeProto] = []
         for node, reason in zip(nodes, why, strict=True):
+            if reason:
+                self._call([node])
             if counted and reason and (set(map(scope.types.get, node.output)) & {FLOAT}):
                 label = f'{node.op_type} "{node.name or node.output[0]}"'
                 self.kept.setdefault(reason, []).append(label)
@@ -497,6 +520,7 @@ class _Conversion:
             return [copy]
         before: list[onnx.NodeProto] = []
         if half:
+            self._carry(node, scope.carried)
             for entry, original in zip(copy.attribute, node.attribute, strict=True):
                 if entry.HasField("g"):
                     entry.g.Clear()
@@ -506,14 +530,25 @@ class _Conversion:
         for slot, name in enumerate(node.input):
             if scope.types.get(name) == FLOAT:
                 copy.input[slot] = self._read(
-                    name, scope, before, half=half and self._takes_half(node, slot, opsets)
+                    name, scope, before, half=half and self._takes_half(node, slot, opsets, scope)
                 )
         for slot, name in enumerate(node.output):
-            if half and scope.types.get(name) == FLOAT and self._gives_half(node, slot, opsets):
+            is_carried = has_body(node) and name in scope.carried
+            is_float = scope.types.get(name) == FLOAT and not is_carried
+            if half and is_float and self._gives_half(node, slot, opsets):
                 scope.half.add(name)
         if any(name in scope.half for name in node.output):
             _retype(copy)
         return [*before, copy]
+
+    def _carry(self, node: onnx.NodeProto, carried: set[str]) -> None:
+        """Add what has the type of a value that a body takes or gives in float32."""
+        groups = [{result, *names} for result, names in handed_out(node)]
+        groups += [set(held[1:]) for held in states_of(node)]
+        size = -1
+        while size != len(carried):
+            size = len(carried)
+            carried.update(*(group for group in groups if not carried.isdisjoint(group)))
 
     def _give_float32(
         self, node: onnx.NodeProto, scope: _Scope, before: list[onnx.NodeProto]
@@ -642,8 +677,14 @@ class _Conversion:
             for runtime in {row.runtime for row in kernels() if row.operator == operator}
         )
 
-    def _takes_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
+    def _takes_half(
+        self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int], scope: _Scope
+    ) -> bool:
         """Whether a node that computes in half has it in an input."""
+        for body in bodies_of(node):
+            before = max(0, len(node.input) - len(body.input))  # of a Scan of opset 8
+            if slot >= before and body.input and body.input[slot - before].name in scope.carried:
+                return False
         schema = _schema(node, opsets)
         if schema is None or node.op_type in _BODIES:
             if slot in self._exact.slots[_key(node)]:

@@ -2,19 +2,20 @@
 
 They are followed up from each Sin, Cos, Tan, cast to integers, box, grid, scale and limit through
 what moves, computes, adds up and selects them, also into bodies and functions and out of them, up
-to large weights, other operators and the state of a Loop or Scan, which is half.
+to large weights and other operators. The state of a Loop or Scan that becomes one is float32
+between steps; the rest of its body is half.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 from typing import TypeAlias
 
 import onnx
 
-from gehost.half.names import has_body
+from gehost.half.names import bodies_of, handed_out, has_body, states_of
 from gehost.half.reasons import (
     ANGLE,
     ANGLES,
@@ -76,6 +77,10 @@ class Exact:
         """The inputs of each function that must not be rounded."""
         self.functions: set[str] = set()
         """Those that make such values, which stay float32 whole."""
+        self.carried: Mapping[str, set[str]] = defaultdict(set)
+        """What Loops and Scans take, hold and give in float32, by function."""
+        self._owners: dict[_Place, tuple[onnx.NodeProto, int]] = {}
+        """The Loop or Scan with the body that has an input, and its place."""
         self._functions = functions
         self._types = types
         self._producers: dict[_Place, list[onnx.NodeProto]] = defaultdict(list)
@@ -114,6 +119,10 @@ class Exact:
                     self._producers[scope, name].append(node)
                     if array is not None:
                         self._sizes[scope, name] = array.size
+                for body in bodies_of(node):
+                    before = max(0, len(node.input) - len(body.input))  # of a Scan of opset 8
+                    for slot, info in enumerate(body.input, before):
+                        self._owners[scope, info.name] = node, slot
                 key = op_name(node.domain, node.op_type, node.overload)
                 if key in self._functions:
                     self._calls[key].append((scope, node))
@@ -145,6 +154,11 @@ class Exact:
             self.slots[scope].add(slot)
             for caller, call in self._calls[scope]:
                 following += [(caller, item) for item in call.input[slot : slot + 1]]
+        if (scope, name) in self._owners:
+            node, slot = self._owners[scope, name]
+            self.carried[scope].add(name)
+            following += [(scope, item) for item in node.input[slot : slot + 1]]
+            following += [(scope, held.made) for held in states_of(node) if held.inner == name]
         for node in self._producers[scope, name]:
             sources = self._sources(scope, name, node)
             if sources:
@@ -162,11 +176,11 @@ class Exact:
         if function is not None:
             inner = [(key, item) for item in function.output[place : place + 1]]
         elif has_body(node):
-            skip = 1 if node.op_type == "Loop" else 0  # its condition
             inner = [
-                (scope, info.name)
-                for body in _bodies(node)
-                for info in body.output[place + skip : place + skip + 1]
+                (scope, name)
+                for result, names in handed_out(node)
+                for name in names
+                if result == node.output[place]
             ]
         else:
             return self._operands(scope, node)
@@ -196,7 +210,3 @@ class Exact:
             for node in self._producers[scope, name][:1]:
                 name = node.input[0] if node.op_type in MOVES and node.input else name
         return False
-
-
-def _bodies(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
-    return [entry.g for entry in node.attribute if entry.HasField("g")]

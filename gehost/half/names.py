@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -23,6 +23,49 @@ def first_of(names: Sequence[str]) -> str:
 def has_body(node: onnx.NodeProto) -> bool:
     """Whether a node runs graphs of its own."""
     return any(entry.HasField("g") for entry in node.attribute)
+
+
+def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs that a node runs."""
+    return [entry.g for entry in node.attribute if entry.HasField("g")]
+
+
+def handed_out(node: onnx.NodeProto) -> list[tuple[str, list[str]]]:
+    """Return each result of a node with bodies, and the outputs of its bodies that make it."""
+    skip = 1 if node.op_type == "Loop" else 0  # its condition
+    return [
+        (result, [info.name for body in bodies_of(node) for info in body.output[place : place + 1]])
+        for place, result in enumerate(node.output, skip)
+    ]
+
+
+class State(NamedTuple):
+    """What a Loop or Scan hands from step to step."""
+
+    first: str
+    inner: str
+    """The input of its body."""
+    made: str
+    """The output of its body."""
+    last: str
+
+
+def states_of(node: onnx.NodeProto) -> list[State]:
+    """Return the states of a Loop or Scan; none of other nodes."""
+    if node.op_type not in ("Loop", "Scan"):
+        return []
+    (body,) = bodies_of(node)
+    before = max(0, len(node.input) - len(body.input))  # of a Scan of opset 8
+    scanned = sum(entry.i for entry in node.attribute if entry.name == "num_scan_inputs")
+    inner, first = [info.name for info in body.input], node.input[before:]
+    ends = len(inner) - scanned
+    begins = 2 if node.op_type == "Loop" else 0  # its count and its condition
+    return [
+        State(*operands, made, last)
+        for operands, (last, (made,)) in zip(
+            zip(first[begins:ends], inner[begins:ends], strict=True), handed_out(node), strict=False
+        )
+    ]
 
 
 def body_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx.external_data_helper import uses_external_data
 
-from gehost.half.names import has_body
+from gehost.half.names import bodies_of, handed_out, has_body, states_of
 from gehost.ir.attributes import attribute_value
 
 FLOAT = onnx.TensorProto.FLOAT
@@ -76,6 +77,8 @@ class Origins:
     """Values that may hold an infinity."""
     wide: set[str] = field(default_factory=set[str])
     """Values that need float32's range; their readers compute in it."""
+    carried: set[str] = field(default_factory=set[str])
+    """What bodies take and give in float32, though the rest of them is half; of all copies."""
 
     def copy(self) -> Origins:
         """Return the same, to be added to apart."""
@@ -86,6 +89,7 @@ class Origins:
             set(self.fills),
             set(self.infinite),
             set(self.wide),
+            self.carried,
         )
 
 
@@ -120,9 +124,58 @@ def reasons(
         beyond = not outside.isdisjoint((*node.input, *node.output))
         if not why and (beyond or node.domain in ("", "ai.onnx")):
             why = _by_numbers(node, types, origins, outside)
+        elif not why and not origins.positions.isdisjoint(node.input):
+            reads, writes = _floats(node.input, types), _floats(node.output, types)
+            if writes and _is_position(node, reads, types, origins):  # a call
+                origins.positions.update(writes)
+                why = POSITION
         results.append(why or next((exact[name] for name in node.output if name in exact), ""))
+        if not results[-1] and has_body(node):
+            _carry_positions(node, types, origins, keeps)
     _add_neighbours(nodes, types, results)
     return results
+
+
+def _carry_positions(
+    node: onnx.NodeProto,
+    types: Mapping[str, int],
+    origins: Origins,
+    keeps: Callable[[onnx.NodeProto], str],
+) -> None:
+    """Note what the bodies of a node make of integers and constants alone.
+
+    A state is made so where its first value is, and what the body makes of that.
+    """
+    constant = origins.moved | origins.positions
+    states = [held for held in states_of(node) if held.first in constant]
+    made = set[str]()
+    while True:
+        for body in bodies_of(node):
+            inner = origins.copy()
+            inner.positions.update(held.inner for held in states)
+            _add_constants(body, inner)
+            reasons(body.node, types, inner, keeps, frozenset(), {})
+            made.update(name for name in inner.positions if name not in constant)
+        remaining = [held for held in states if held.made in made]
+        if len(remaining) == len(states):
+            break
+        states, made = remaining, set[str]()
+    results = [result for result, names in handed_out(node) if not made.isdisjoint(names)]
+    results = _floats(results, types)
+    origins.positions.update(results, (held.inner for held in states))
+    origins.carried.update(results)
+
+
+def _add_constants(graph: onnx.GraphProto, origins: Origins) -> None:
+    for node in graph.node:
+        array = constant_of(node)
+        if array is not None:
+            origins.constants[node.output[0]] = array
+            origins.moved.add(node.output[0])
+    for tensor in graph.initializer:
+        if tensor.data_type == FLOAT and not uses_external_data(tensor):
+            origins.constants[tensor.name] = onnx.numpy_helper.to_array(tensor)
+            origins.moved.add(tensor.name)
 
 
 def _floats(names: Sequence[str], types: Mapping[str, int]) -> list[str]:

@@ -67,6 +67,54 @@ _INTEGERS = {
 }
 
 
+_BRANCH = """else_branch = e{0} () => (float[4] w{0}) {{ w{0} = Cast <to = 1> (n) }}"""
+_MADE = {
+    "If": f"""y = If (c) <then_branch = t () => (float[4] u)
+        {{ u1 = Cast <to = 1> (n) u = Mul (u1, k) }}, {_BRANCH.format("")}>""",
+    "an If in an If": f"""y = If (c) <then_branch = t () => (float[4] u) {{
+        u = If (c) <then_branch = i () => (float[4] v1)
+        {{ u1 = Cast <to = 1> (n) v1 = Mul (u1, k) }}, {_BRANCH.format("1")}> }},
+        {_BRANCH.format("")}>""",
+    "behind an If": f"""z = If (c) <then_branch = t () => (float[4] u)
+        {{ u = Cast <to = 1> (n) }}, {_BRANCH.format("")}> y = Mul (z, k)""",
+    "one branch": """y = If (c) <then_branch = t () => (float[4] u)
+        { u1 = Cast <to = 1> (n) u = Mul (u1, k) },
+        else_branch = e () => (float[4] w) { w = Tanh (v) }>""",
+    "each step of a Loop": """m = Constant <value = int64 {3}> () y = Loop (m, c)
+        <body = b (int64 step, bool go) => (bool more, float[4] u)
+        { more = Identity (go) u1 = Cast <to = 1> (n) u = Mul (u1, k) }>""",
+    "a counter of a Loop": """m = Constant <value = int64 {3000}> ()
+        zero = Constant <value = float {0}> () y = Loop (m, c, zero)
+        <body = b (int64 step, bool go, float s) => (bool more, float t)
+        { more = Identity (go) one1 = Constant <value = float {1}> () t = Add (s, one1) }>""",
+    "a Loop beside half": """m = Constant <value = int64 {3}> () g = Cast <to = 1> (n)
+        y, z = Loop (m, c, g, v) <body = b (int64 step, bool go, float[4] s, float[4] h) =>
+        (bool more, float[4] t, float[4] l)
+        { more = Identity (go) t = Add (s, k) l = Tanh (h) }>""",
+    "a Scan": """g = Cast <to = 1> (n) y, z = Scan (g, v)
+        <num_scan_inputs = 1, body = b (float[4] s, float h) => (float[4] t, float l) { t = Add (s, k) l = Tanh (h) }>""",
+    "a function": "g = Cast <to = 1> (n) y = own.Angle (g, k)",
+}
+_STATES = {
+    "Loop": """m = Constant <value = int64 {2}> () last, h, y = Loop (m, c, p, x) <body = b
+        (int64 step, bool go, float[6, 1] s, float[1, 300] r) =>
+        (bool more, float[6, 1] t, float[1, 300] l, float[6, 8] o) {
+            more = Identity (go) t = Mul (s, k) a = Mul (t, f) o = Cos (a) l = Tanh (r) }>""",
+    "Scan": """last, h, y = Scan (p, x, f6) <num_scan_inputs = 1, body = b
+        (float[6, 1] s, float[1, 300] r, float[1] z) =>
+        (float[6, 1] t, float[1, 300] l, float[6, 8] o) {
+            t = Mul (s, k) a = Mul (t, f) o = Cos (a) l = Tanh (r) }>""",
+    "what a Scan reads": """h, y = Scan (x, p) <num_scan_inputs = 1, body = b
+        (float[1, 300] r, float[1] z) => (float[1, 300] l, float[8] o) {
+            a = Mul (z, f) o = Cos (a) l = Tanh (r) }>""",
+    "Loop in a branch": """y = If (c) <then_branch = t () => (float[A, B, C] u) {
+        m = Constant <value = int64 {2}> () last, u = Loop (m, c, p) <body = b
+        (int64 step, bool go, float[6, 1] s) => (bool more, float[6, 1] i, float[6, 8] o) {
+            more = Identity (go) i = Mul (s, k) a = Mul (i, f) o = Cos (a) }> },
+        else_branch = e () => (float[A, B, C] w) { w1 = Cos (f) w = Unsqueeze (w1, two) }>""",
+}
+
+
 def _function(name: str, text: str) -> str:
     return f'<domain: "own", opset_import: ["": 20, "own": 1]> {name} {text}'
 
@@ -178,3 +226,30 @@ def test_a_loop_that_counts_positions_is_converted() -> None:
     types = {tensor.name: tensor.data_type for tensor in half.model.graph.initializer}
     assert types["w"] == onnx.TensorProto.FLOAT16
     assert not any("Loop" in note for note in half.notes)
+
+
+@pytest.mark.parametrize("case", _MADE)
+def test_what_bodies_make_of_integers_is_not_rounded(case: str) -> None:
+    """A float output of them: 735,007 was an infinity of float16."""
+    result = "float[4] y"
+    if "Loop" in case and "beside" not in case:
+        result = "float y" if "counter" in case else "float[A, B] y"
+    model = _model("int64[4] n, float[4] v, bool c", _MADE[case], "float k = {7}", result)
+    feeds = {"n": np.array([4099, 4100, 2049, 105001]), "c": np.array(True)}
+    assert _off(model, feeds | {"v": np.ones(4, np.float32)}) == 0
+
+
+@pytest.mark.parametrize("case", _STATES)
+def test_a_state_that_becomes_an_angle_is_not_rounded(case: str) -> None:
+    weights = f"""{_FREQUENCIES}, float k = {{1.37}}, float[6, 1] f6 = {{1, 2, 3, 4, 5, 6}},
+        int64[2] two = {{0, 1}}"""
+    rank = "A, B" if case.startswith("what") else "A, B, C"
+    model = _model(
+        "float[6, 1] p, bool c, float[1, 300] x", _STATES[case], weights, f"float[{rank}] y"
+    )
+    p = np.arange(6, dtype=np.float32)[:, None] + np.float32(0.3)
+    feeds = {"p": p, "x": np.zeros((1, 300), np.float32), "c": np.array(True)}
+    assert _off(model, feeds) < 1e-3
+    half = to_float16(onnx.shape_inference.infer_shapes(model), keep_io=True)
+    assert not any("Loop" in note or "Scan" in note for note in half.notes)
+    onnx.checker.check_model(to_float16(model).model, full_check=True)
