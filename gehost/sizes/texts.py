@@ -6,8 +6,10 @@ Python's operators and ``min``, ``max``, ``ceildiv``, ``broadcast``, ``either``;
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from math import gcd, prod
 from types import MappingProxyType
 
@@ -25,9 +27,7 @@ from gehost.sizes.size import (
 )
 
 _NAME = re.compile(r"""[^\s\d*+\-/%(),"<>=!][^\s*+\-/%(),"<>=!]*""")
-_TOKEN = re.compile(
-    rf"""\s*(?:(\d+)|({_NAME.pattern})|"((?:[^"\\]|\\.)*)"|(//|\*\*|[*+\-/%(),]))"""
-)
+_NAME_OR_QUOTED = re.compile(rf"""({_NAME.pattern})|"((?:[^"\\]|\\.)*)\"""")
 _SUM = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 _LONGEST = 1024
 _DEEPEST = 32
@@ -198,9 +198,9 @@ def parts(text: str) -> list[str]:
 def names(text: str) -> list[str]:
     """Return the names in an expression of a user, whether a scope has them or not."""
     return [
-        match[2] or _unquoted(match[3])
-        for match in _TOKEN.finditer(text)
-        if match[3] or (match[2] and not text[match.end() :].lstrip().startswith("("))
+        match[1] or _unquoted(match[2])
+        for match in _NAME_OR_QUOTED.finditer(text)
+        if match[2] or (match[1] and not text[match.end() :].lstrip().startswith("("))
     ]
 
 
@@ -224,37 +224,40 @@ def parsed(text: str, scope: Algebra) -> Known | None:
         return None
     try:
         return _Reader(text, scope).size()
-    except (NoExpressionError, ZeroDivisionError):
+    except (NoExpressionError, SyntaxError, RecursionError, ZeroDivisionError):
         return None
 
 
 class _Reader:
-    """Recursive descent; a value is a numerator and a denominator, for PyTorch's ``floor(s/2)``."""
+    """Evaluates what Python's parser reads.
+
+    A value is a numerator and a denominator, for PyTorch's ``floor(s/2)``.
+    """
 
     def __init__(self, text: str, scope: Algebra) -> None:
         self._scope = scope
-        self._depth = 0
-        self._at = 0
-        self._tokens = list[tuple[str, str]]()
-        """Kind and text: ``1`` a number, ``a`` a name, else an operator twice."""
-        place = 0
-        text = text.rstrip()
-        while place < len(text):
-            match = _TOKEN.match(text, place)
-            if match is None:
-                raise NoExpressionError
-            number, name, quoted, operator = match.groups()
-            if quoted is not None:
-                name = _unquoted(quoted)
-            token = ("1", number) if number else ("a", name) if name else (operator, operator)
-            self._tokens.append(token)
-            place = match.end()
+        self._names = list[str]()
+        """Each is ``_0``, ``_1``, ... in the text that Python reads."""
+        self._functions: Mapping[str, Callable[..., Known]] = MappingProxyType(
+            {
+                **dict.fromkeys(("min", "Min"), scope.min),
+                **dict.fromkeys(("max", "Max"), scope.max),
+                **dict.fromkeys(("Mod", "PythonMod"), scope.mod),
+                **dict.fromkeys(("ceildiv", "CeilDiv"), scope.ceildiv),
+                "FloorDiv": scope.floordiv,
+                "broadcast": scope.broadcast,
+                "either": scope.either,
+            }
+        )
+        source = _NAME_OR_QUOTED.sub(self._placeholder, text)
+        self._tree = ast.parse(source.strip(), mode="eval").body
+
+    def _placeholder(self, match: re.Match[str]) -> str:
+        self._names.append(match[1] or _unquoted(match[2]))
+        return f" _{len(self._names) - 1} "
 
     def size(self) -> Known:
-        size = self._whole(self._sum())
-        if self._at < len(self._tokens):
-            raise NoExpressionError
-        return size
+        return self._whole(self._value(self._tree, 0))
 
     def _whole(self, value: tuple[Known, Known]) -> Known:
         top, bottom = value
@@ -265,110 +268,64 @@ class _Reader:
             raise NoExpressionError
         return whole
 
-    def _next(self, *operators: str) -> str:
-        """Take the next token if it is one of some operators."""
-        kind = self._tokens[self._at][0] if self._at < len(self._tokens) else ""
-        if kind and kind in operators:
-            self._at += 1
-            return kind
-        return ""
-
-    def _expect(self, operator: str) -> None:
-        if not self._next(operator):
+    def _value(self, node: ast.expr, depth: int) -> tuple[Known, Known]:
+        if depth > _DEEPEST:
             raise NoExpressionError
-
-    def _sum(self) -> tuple[Known, Known]:
-        scope = self._scope
-        top, bottom = self._product()
-        while operator := self._next("+", "-"):
-            other, below = self._product()
-            both = scope.add if operator == "+" else scope.sub
-            if bottom is below or bottom == below:
-                top = both(top, other)
-            else:
-                top = both(scope.mul(top, below), scope.mul(other, bottom))
-                bottom = scope.mul(bottom, below)
-        return top, bottom
-
-    def _product(self) -> tuple[Known, Known]:
-        scope = self._scope
-        top, bottom = self._signed()
-        while operator := self._next("*", "//", "/", "%"):
-            other, below = self._signed()
-            if operator == "*":
-                top, bottom = scope.mul(top, other), scope.mul(bottom, below)
-            elif operator == "/":
-                if other == 0:
-                    raise NoExpressionError
-                top, bottom = scope.mul(top, below), scope.mul(bottom, other)
-            else:
-                function = scope.floordiv if operator == "//" else scope.mod
-                top, bottom = function(self._whole((top, bottom)), self._whole((other, below))), 1
-        return top, bottom
-
-    def _signed(self) -> tuple[Known, Known]:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise NoExpressionError
-        if self._next("-"):
-            top, bottom = self._signed()
-            value = self._scope.mul(top, -1), bottom
-        else:
-            value = self._operand()
-            if self._next("**"):
-                power = self._operand()[0]
-                if not isinstance(power, int) or power > _MOST_POWER or value[1] != 1:
-                    raise NoExpressionError
-                base, value = value[0], (1, 1)
-                for _ in range(power):
-                    value = self._scope.mul(value[0], base), 1
-        self._depth -= 1
+        later = list[tuple[ast.operator, ast.expr]]()
+        while isinstance(node, ast.BinOp):  # a long sum is deep on its left side
+            later.append((node.op, node.right))
+            node = node.left
+        value = self._operand(node, depth + 1)
+        for operator, operand in reversed(later):
+            value = self._operation(operator, value, self._value(operand, depth + 1))
         return value
 
-    def _operand(self) -> tuple[Known, Known]:
-        if self._next("("):
-            value = self._sum()
-            self._expect(")")
-            return value
-        kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
-        self._at += 1
-        if kind == "1":
-            return int(text), 1
-        if kind != "a":
-            raise NoExpressionError
-        if self._next("("):
-            return self._call(text), 1
-        size = self._scope.named(text)
-        if size is None:
-            raise NoExpressionError
-        return size, 1
+    def _operand(self, node: ast.expr, depth: int) -> tuple[Known, Known]:
+        match node:
+            case ast.Constant(int(number)):
+                return number, 1
+            case ast.Name(place):
+                size = self._scope.named(self._names[int(place[1:])])
+                if size is None:
+                    raise NoExpressionError
+                return size, 1
+            case ast.UnaryOp(ast.USub(), of):
+                top, bottom = self._value(of, depth)
+                return self._scope.mul(top, -1), bottom
+            case ast.Call(ast.Name(place), arguments, []):
+                values = [self._value(argument, depth) for argument in arguments]
+                return self._call(self._names[int(place[1:])], values), 1
+            case _:
+                raise NoExpressionError
 
-    def _call(self, name: str) -> Known:
-        scope = self._scope
-        values = [self._sum()]
-        while self._next(","):
-            values.append(self._sum())
-        self._expect(")")
+    def _operation(
+        self, sign: ast.operator, left: tuple[Known, Known], right: tuple[Known, Known]
+    ) -> tuple[Known, Known]:
+        scope, (top, bottom), (other, below) = self._scope, left, right
+        match sign:
+            case ast.Add() | ast.Sub():
+                both = scope.add if isinstance(sign, ast.Add) else scope.sub
+                if bottom == below:
+                    return both(top, other), bottom
+                total = both(scope.mul(top, below), scope.mul(other, bottom))
+                return total, scope.mul(bottom, below)
+            case ast.Mult():
+                return scope.mul(top, other), scope.mul(bottom, below)
+            case ast.Div() if other != 0:
+                return scope.mul(top, below), scope.mul(bottom, other)
+            case ast.FloorDiv() | ast.Mod():
+                return self._call(type(sign).__name__, [left, right]), 1
+            case ast.Pow() if isinstance(other, int) and 0 <= other <= _MOST_POWER and bottom == 1:
+                return reduce(scope.mul, [top] * other, 1), 1
+            case _:
+                raise NoExpressionError
+
+    def _call(self, name: str, values: list[tuple[Known, Known]]) -> Known:
         if name in ("floor", "ceil", "ceiling") and len(values) == 1:
-            ((top, bottom),) = values
-            return scope.floordiv(top, bottom) if name == "floor" else scope.ceildiv(top, bottom)
-        args = [self._whole(value) for value in values]
-        if name in ("min", "Min"):
-            return scope.min(*args)
-        if name in ("max", "Max"):
-            return scope.max(*args)
-        if name == "broadcast":
-            return scope.broadcast(*args)
-        functions: Mapping[str, Callable[[Known, Known], Known]] = MappingProxyType(
-            {
-                "ceildiv": scope.ceildiv,
-                "either": scope.either,
-                "Mod": scope.mod,
-                "PythonMod": scope.mod,
-                "FloorDiv": scope.floordiv,
-                "CeilDiv": scope.ceildiv,
-            }
-        )
-        if name not in functions or len(args) != 2:
+            scope = self._scope
+            return (scope.floordiv if name == "floor" else scope.ceildiv)(*values[0])
+        function, args = self._functions.get(name), list(map(self._whole, values))
+        takes_any = name.lower() in ("min", "max", "broadcast")
+        if function is None or not args or (len(args) != 2 and not takes_any):
             raise NoExpressionError
-        return functions[name](*args)
+        return function(*args)

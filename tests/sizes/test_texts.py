@@ -43,7 +43,7 @@ def test_expressions_of_known_names(text: str, expected: str) -> None:
     "text",
     [
         "batch-size", "past + other", "seq / 2", "seq //", "(seq", "seq)", "f(seq)", "seq // 0",
-        "seq seq", "", " ", "2seq", "min()", "seq**9", "(" * 99 + "seq" + ")" * 99, "seq + " * 999,
+        "seq seq", "", " ", "2seq", "min()", "seq**9", "-(" * 99 + "seq" + ")" * 99, "seq + " * 999,
         "'seq'", "seq.", "\\", "seq;", "floor(seq, 2)", "-",
     ],
 )  # fmt: skip
