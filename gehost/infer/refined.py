@@ -12,6 +12,7 @@ import onnx
 
 from gehost.ir.attributes import attribute_value
 from gehost.ir.graph import Node, Value
+from gehost.ir.integers import cuts_of
 from gehost.ir.types import DataType, TensorType, ValueType, more_specific
 from gehost.ir.types import Dim as Text
 from gehost.sizes import Dim, Scope, lengths
@@ -247,27 +248,11 @@ def _elements(value: Value | None) -> tuple[Dim, ...] | None:
 
 def _sliced(scope: Scope, node: Node, source: list[Dim]) -> _Shape | None:
     """Return a ``Slice``'s dimensions."""
-    bounds: list[Sequence[Dim] | None] = []
-    for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
-        if node.input(slot) is not None:
-            bounds.append(_elements(node.input(slot)))
-        else:
-            bounds.append(node.attrs.get(name))
-    starts, ends, axes, steps = bounds
-    if starts is None or ends is None or len(starts) != len(ends):
-        return None
-    if axes is None:
-        if node.input(3) is not None:
-            return None
-        axes = range(len(starts))
-    if steps is None:
-        if node.input(4) is not None:
-            return None
-        steps = [1] * len(starts)
-    if not len(starts) == len(axes) == len(steps):  # ONNX's inference lets it pass
+    cuts = cuts_of(node, _elements)
+    if cuts is None:
         return None
     dims = list(source)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+    for start, end, axis, step in cuts:
         if not isinstance(axis, int) or not -len(dims) <= axis < len(dims):
             return None
         dims[axis] = lengths.part(scope, dims[axis], start, end, step)

@@ -69,9 +69,9 @@ class IntegersOfModel:
         if array is not None and array.size > _MOST:
             array = None
         if array is None:
-            shape = _numbers(value.shape)
-            if shape is not None and math.prod(shape) <= _MOST:
-                array = np.full(shape, None, object)
+            size = value.type.size if isinstance(value.type, TensorType) else None
+            if size is not None and size <= _MOST:
+                array = np.full(value.shape or (), None, object)
             self._unknown[value] = array
             return array
         is_known = _listed(array).count(None) < array.size
@@ -96,23 +96,30 @@ class _Walk:
     def _of(self, value: Value | None) -> Integers | None:
         return self._integers.of(value, self._depth - 1)
 
+    def _read(self, node: Node, slot: int) -> Integers:
+        """The elements of an operand; a ``ValueError`` if their number is unknown."""
+        array = self._of(node.input(slot))
+        if array is None:
+            raise ValueError
+        return array
+
+    def _vector(self, value: Value | None) -> list[Dim] | None:
+        """The elements of a vector or scalar that an operator reads."""
+        array = self._of(value)
+        return None if array is None or array.ndim > 1 else _listed(array)
+
     def elements(self) -> Integers | None:
-        value = self._value
+        value, node = self._value, self._value.producer
         if value.is_constant:
             return _constant(value, "ib")
-        node = value.producer
         if node is None:
             return None
         if node.op in ("Shape", "Size"):
             return self._shape(node)
-        if node.op in ELEMENTWISE:
-            return self._elementwise(node)
-        function = _FUNCTIONS.get(node.op)
-        if function is None:
-            return None
+        function = _Walk.elementwise if node.op in ELEMENTWISE else _FUNCTIONS.get(node.op)
         try:
-            return function(self, node)
-        except (IndexError, TypeError, ValueError):  # numpy: axes or shapes that do not fit
+            return None if function is None else function(self, node)
+        except (IndexError, TypeError, ValueError):  # unknown, or axes or shapes that do not fit
             return None
 
     def _shape(self, node: Node) -> Integers | None:
@@ -130,17 +137,8 @@ class _Walk:
         branch = taken_branch(node)
         return None if branch is None else self._of(branch.outputs[self._value.index])
 
-    def _elementwise(self, node: Node) -> Integers | None:
-        arrays = [self._of(operand) for operand in node.inputs]
-        constants = [array for array in arrays if array is not None]
-        if not constants or len(constants) < len(arrays):
-            return None
-        rows: Sequence[Integers] = constants
-        if any(array.shape != rows[0].shape for array in rows):
-            try:
-                rows = np.broadcast_arrays(*constants)
-            except ValueError:
-                return None
+    def elementwise(self, node: Node) -> Integers | None:
+        rows = np.broadcast_arrays(*[self._read(node, slot) for slot in range(len(node.inputs))])
         if rows[0].size > _MOST or (node.op == "Mod" and node.attrs.get("fmod", 0)):
             return None
         bits = _BITS.get(self._value.dtype, 32)
@@ -159,116 +157,80 @@ class _Walk:
             array = _constant(source, "f")
         if array is None or value.dtype not in _BITS:
             return None
+        elements = _listed(array)
         if value.dtype is DataType.BOOL and (source is None or source.dtype is not DataType.BOOL):
-            return _array([_truth(x) for x in _listed(array)], array.shape)
-        if value.dtype is DataType.INT64:
-            return array
-        return _array([_whole(x) if isinstance(x, int) else x for x in _listed(array)], array.shape)
+            elements = [int(x != 0) if isinstance(x, int) else None for x in elements]
+        elif value.dtype is not DataType.INT64:
+            elements = [None if isinstance(x, int) and not _fits(x) else x for x in elements]
+        return _array(elements, array.shape)
 
     def reshaped(self, node: Node) -> Integers | None:
-        array, shape = self._of(node.input(0)), _numbers(self._value.shape)
-        if array is None:
+        shape = self._value.shape
+        if shape is None:
             return None
-        if shape is not None:
-            return array.reshape(shape)
-        rank = self._value.rank
-        return array.reshape(-1) if rank == 1 else array.reshape(()) if rank == 0 else None
+        return self._read(node, 0).reshape([dim if isinstance(dim, int) else -1 for dim in shape])
 
     def identity(self, node: Node) -> Integers | None:
-        return self._of(node.input(0))
+        return self._read(node, 0)
 
     def transposed(self, node: Node) -> Integers | None:
-        array = self._of(node.input(0))
-        return None if array is None else array.transpose(node.attrs.get("perm"))
+        return self._read(node, 0).transpose(node.attrs.get("perm"))
 
     def concatenated(self, node: Node) -> Integers | None:
-        arrays = [self._of(part) for part in node.inputs]
-        constants = [array for array in arrays if array is not None]
-        if len(constants) < len(arrays) or sum(array.size for array in constants) > _MOST:
-            return None
-        return np.concatenate(constants, node.attrs.get("axis", 0))
+        arrays = [self._read(node, slot) for slot in range(len(node.inputs))]
+        return np.concatenate(arrays, node.attrs.get("axis", 0))
 
     def expanded(self, node: Node) -> Integers | None:
-        array, shape = self._of(node.input(0)), _numbers(self._integers_of(node, 1))
-        if array is None or shape is None or math.prod(shape) > _MOST:
-            return None
-        return np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
+        array = self._read(node, 0)
+        shape = np.broadcast_shapes(array.shape, _numbers(self._vector(node.input(1))))
+        return np.broadcast_to(array, shape)
 
     def tiled(self, node: Node) -> Integers | None:
-        array, repeats = self._of(node.input(0)), _numbers(self._integers_of(node, 1))
-        if array is None or repeats is None or math.prod(repeats) * array.size > _MOST:
-            return None
-        return np.tile(array, repeats)
+        array, repeats = self._read(node, 0), _numbers(self._vector(node.input(1)))
+        return np.tile(array, repeats) if math.prod(repeats) * array.size <= _MOST else None
 
     def gathered(self, node: Node) -> Integers | None:
-        array, indices = self._of(node.input(0)), self._of(node.input(1))
-        if array is None or indices is None or array.ndim == 0:
-            return None
-        axis = node.attrs.get("axis", 0)
+        array, indices, axis = self._read(node, 0), self._read(node, 1), node.attrs.get("axis", 0)
         count = array.shape[axis]
-        if array.ndim > 1 or axis not in (0, -1):
-            places = [index for index in _listed(indices) if isinstance(index, int)]
-            if len(places) < indices.size:
-                return None
-            return np.take(array, np.array(places, np.int64).reshape(indices.shape), axis)
-        inside = range(-count, count)
-        results = [
-            array[i] if isinstance(i, int) and i in inside else None for i in _listed(indices)
+        # an unknown index takes from behind the end, where nothing is known
+        more = np.full_like(np.take(array, [0] * min(count, 1), axis), None)
+        places = [
+            i % count if isinstance(i, int) and -count <= i < count else count
+            for i in _listed(indices)
         ]
-        return _array(results, indices.shape)
+        wanted = np.array(places, np.int64).reshape(indices.shape)
+        return np.asarray(np.take(np.append(array, more, axis), wanted, axis), object)
 
     def split(self, node: Node) -> Integers | None:
-        array, parts = self._of(node.input(0)), self._integers_of(node, 1)
-        parts = node.attrs.get("split") if parts is None else parts
-        sizes = _numbers(parts)
-        if array is None or sizes is None:
-            return None
-        place = list(node.outputs).index(self._value)
-        axis = node.attrs.get("axis", 0)
-        return np.split(array, np.cumsum(sizes)[:-1], axis)[place]
+        sizes = _numbers(node.attrs.get("split") or self._vector(node.input(1)))
+        ends, axis = np.cumsum(sizes)[:-1], node.attrs.get("axis", 0)
+        return np.split(self._read(node, 0), ends, axis)[self._value.index]
 
     def sliced(self, node: Node) -> Integers | None:
-        array = self._of(node.input(0))
-        names = ("starts", "ends", "axes", "steps")
-        bounds: list[Sequence[Any] | None] = [
-            node.attrs.get(name) if node.input(slot) is None else self._integers_of(node, slot)
-            for slot, name in enumerate(names, 1)
-        ]
-        if array is None or any(
-            bounds[slot - 1] is None and (slot < 3 or node.input(slot) is not None)
-            for slot in range(1, 5)
-        ):
+        array, cuts = self._read(node, 0), cuts_of(node, self._vector)
+        if cuts is None:
             return None
-        starts, ends = bounds[0] or (), bounds[1] or ()
-        axes, steps = bounds[2] or range(len(starts)), bounds[3] or [1] * len(starts)
-        if not len(starts) == len(ends) == len(axes) == len(steps):
-            return None
-        cut = [slice(None)] * array.ndim
-        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            if not all(isinstance(entry, int) for entry in (start, end, axis, step)):
+        parts = [slice(None)] * array.ndim
+        for cut in cuts:
+            if not all(isinstance(entry, int) for entry in cut):
                 return None
+            start, end, axis, step = cut
             if step < 0 and not -array.shape[axis] <= start < array.shape[axis]:
                 return None  # runtimes differ
-            cut[axis] = slice(start, None if step < 0 and end <= -END else end, step)
-        return array[tuple(cut)]
+            parts[axis] = slice(start, None if step < 0 and end <= -END else end, step)
+        return array[tuple(parts)]
 
     def filled(self, node: Node) -> Integers | None:
-        shape = _numbers(self._integers_of(node, 0))
-        filler = node.attrs.get("value")
-        if shape is None or math.prod(shape) > _MOST or not isinstance(filler, np.ndarray):
+        shape, filler = _numbers(self._vector(node.input(0))), node.attrs.get("value")
+        if math.prod(shape) > _MOST or not isinstance(filler, np.ndarray):
             return None
         element = cast("np.ndarray[Any, Any]", filler)
-        if element.size != 1 or element.dtype.kind not in "ib":
-            return None
-        return _array([int(element.reshape(-1)[0])] * math.prod(shape), shape)
+        return np.full(shape, int(element.item()), object) if element.dtype.kind in "ib" else None
 
     def ranged(self, node: Node) -> Integers | None:
-        ends = [self._integers_of(node, slot) for slot in range(3)]
-        numbers = _numbers([end[0] if end and len(end) == 1 else None for end in ends], least=None)
-        if numbers is None or numbers[2] == 0:
-            return None
-        elements = range(*numbers)
-        return _array(list(elements)) if len(elements) <= _MOST else None
+        ends = [_numbers(self._vector(node.input(slot)), least=None) for slot in range(3)]
+        elements = range(*[end for (end,) in ends])
+        return _array(list(elements[: _MOST + 1]))  # too many are dropped
 
     def multiplied(self, node: Node) -> Integers | None:
         """Return the product of all elements, None if axes may be empty."""
@@ -277,17 +239,10 @@ class _Walk:
                 return None
         elif list(node.attrs.get("axes") or [0]) not in ([0], [-1]):
             return None
-        array, value = self._of(node.input(0)), self._value
-        if array is None or array.ndim > 1 or value.rank not in (0, 1):
-            return None
-        if value.dtype is not DataType.INT64:
+        array, value = self._read(node, 0), self._value
+        if array.ndim > 1 or value.rank not in (0, 1) or value.dtype is not DataType.INT64:
             return None
         return _array([product(self._scope, _listed(array))], (1,) * value.rank)
-
-    def _integers_of(self, node: Node, slot: int) -> tuple[Dim, ...] | None:
-        """The elements of a vector or scalar that an operator reads."""
-        array = self._of(node.input(slot))
-        return None if array is None or array.ndim > 1 else tuple(_listed(array))
 
 
 _FUNCTIONS: Mapping[str, Callable[[_Walk, Node], Integers | None]] = MappingProxyType(
@@ -337,12 +292,32 @@ def _array(elements: Sequence[Dim], shape: tuple[int, ...] | None = None) -> Int
     return array if shape is None else array.reshape(shape)
 
 
-def _numbers(sizes: Sequence[object] | None, *, least: int | None = 0) -> tuple[int, ...] | None:
-    """Return sizes that are all numbers, and at least ``least``."""
-    if sizes is None:
-        return None
-    numbers = [size for size in sizes if isinstance(size, int) and (least is None or size >= least)]
-    return tuple(numbers) if len(numbers) == len(sizes) else None
+def _numbers(sizes: Sequence[Any] | None, *, least: int | None = 0) -> tuple[int, ...]:
+    """Return sizes, a ``ValueError`` if one is no number, or under ``least``."""
+    if sizes is None or not all(
+        isinstance(size, int) and (least is None or size >= least) for size in sizes
+    ):
+        raise ValueError
+    return tuple(sizes)
+
+
+def cuts_of(
+    node: Node, read: Callable[[Value | None], Sequence[Dim] | None]
+) -> list[tuple[Any, ...]] | None:
+    """Return the start, end, axis and step of each cut of a ``Slice``.
+
+    None if they are unknown, or are not equally many, which ONNX's inference lets pass.
+    """
+    columns: list[Sequence[Any]] = []
+    for slot, name in enumerate(("starts", "ends", "axes", "steps"), 1):
+        value = node.input(slot)
+        column = node.attrs.get(name) if value is None else read(value)
+        if column is None and (slot < 3 or value is not None):
+            return None
+        if column is None:
+            column = range(len(columns[0])) if slot == 3 else [1] * len(columns[0])
+        columns.append(column)
+    return list(zip(*columns, strict=True)) if len(set(map(len, columns))) == 1 else None
 
 
 def _constant(value: Value, kinds: str) -> Integers | None:
@@ -368,10 +343,6 @@ def _constant(value: Value, kinds: str) -> Integers | None:
     return (array if array.dtype == np.int64 else array.astype(np.int64)).astype(object)
 
 
-def _whole(number: int) -> Dim:
-    """Return a result that fits 32 bits, else None (overflow)."""
-    return number if -(1 << 31) <= number < 1 << 31 else None
-
-
-def _truth(element: Dim) -> Dim:
-    return int(element != 0) if isinstance(element, int) else None
+def _fits(number: int) -> bool:
+    """Whether 32 bits hold a number."""
+    return -(1 << 31) <= number < 1 << 31
