@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import gcd
 
 from gehost.sizes import proofs
 from gehost.sizes.size import (
     Algebra,
     Atom,
+    Kind,
     Known,
     Monomial,
     Size,
     divided,
     in_order,
+    mapped,
     rank,
     shared_by,
     terms_of,
@@ -95,11 +97,18 @@ def minima_in(scope: Algebra, sizes: Sequence[Known]) -> int:
 
 def parts_of_min(scope: Algebra, size: Known) -> list[Known]:
     """The operands of which a size is the least, itself if it is no min."""
-    for m, c in terms_of(size):
-        if len(m) == 1 and c > 0 and scope.atoms[m[0]].kind == "min":
-            rest = scope.of({n: d for n, d in terms_of(size) if n != m}, ("rest", size, m))
-            return [scope.add(rest, scope.mul(arg, c)) for arg in scope.atoms[m[0]].args]
+    for atom, c in terms_of_kind(scope, size, "min"):
+        if c > 0:
+            rest = scope.sub(size, scope.mul(atom.size, c))
+            return [scope.add(rest, scope.mul(arg, c)) for arg in atom.args]
     return [size]
+
+
+def terms_of_kind(scope: Algebra, size: Known, kind: Kind) -> Iterator[tuple[Atom, int]]:
+    """Yield the atoms of a kind that are terms of a size, and their coefficients."""
+    for m, c in terms_of(size):
+        if len(m) == 1 and scope.atoms[m[0]].kind == kind:
+            yield scope.atoms[m[0]], c
 
 
 def broadcast(scope: Algebra, sizes: Sequence[Known]) -> Known:
@@ -155,15 +164,30 @@ def either(scope: Algebra, a: Known, b: Known) -> Known:
 
 def filled(scope: Algebra, size: Known) -> Known:
     """Return a size with ``a`` for each ``either(a, b)``, and minima as ``learn`` has them."""
-    if isinstance(size, int):
-        return size
-    result: Known = 0
-    for m, c in size.terms:
-        part: Known = c
-        for i in m:
-            part = scope.mul(part, _filled_atom(scope, scope.atoms[i]))
-        result = scope.add(result, part)
-    return result
+
+    def image(atom: Atom) -> Known:
+        if atom.number in scope.chosen:
+            return filled(scope, scope.chosen[atom.number])
+        if atom.kind == "either":
+            return filled(scope, atom.args[0])
+        return applied(scope, atom, [filled(scope, arg) for arg in atom.args])
+
+    return mapped(scope, size, image)
+
+
+def applied(scope: Algebra, atom: Atom, args: Sequence[Known]) -> Known:
+    """Return the function that an atom is, of other sizes; a symbol is itself."""
+    match atom.kind:
+        case "floor":
+            return scope.floordiv(*args)
+        case "min":
+            return scope.min(*args)
+        case "broadcast":
+            return scope.broadcast(*args)
+        case "either":
+            return scope.either(*args)
+        case "symbol":
+            return atom.size
 
 
 def learn(scope: Algebra, one: Size, other: Size) -> None:
@@ -177,29 +201,8 @@ def learn(scope: Algebra, one: Size, other: Size) -> None:
     for size, equal in ((first, second), (second, first)):
         parts = parts_of_min(scope, size)
         if len(parts) > 1 and equal in parts:
-            atom = next(
-                scope.atoms[m[0]]
-                for m, c in terms_of(size)
-                if len(m) == 1 and c > 0 and scope.atoms[m[0]].kind == "min"
-            )
+            atom = next(atom for atom, c in terms_of_kind(scope, size, "min") if c > 0)
             scope.chosen[atom.number] = atom.args[parts.index(equal)]
-
-
-def _filled_atom(scope: Algebra, atom: Atom) -> Known:
-    if atom.number in scope.chosen:
-        return filled(scope, scope.chosen[atom.number])
-    args = [filled(scope, arg) for arg in atom.args]
-    match atom.kind:
-        case "either":
-            return args[0]
-        case "floor":
-            return scope.floordiv(*args)
-        case "min":
-            return scope.min(*args)
-        case "broadcast":
-            return scope.broadcast(*args)
-        case _:
-            return scope.of({(atom.number,): 1}, ("atom", atom.number))
 
 
 def vanishes_with(scope: Algebra, size: Known, cause: Known) -> bool:

@@ -9,11 +9,10 @@ from gehost.sizes.size import (
     Answer,
     Atom,
     Known,
-    Monomial,
     Size,
     constant_of,
+    mapped,
     terms_of,
-    without,
 )
 
 _BUDGET = 64
@@ -93,23 +92,22 @@ def _bound_helps(scope: Algebra, size: Size, atom: Atom, depth: int) -> bool:
     """Whether one atom, replaced by what it may be, or by its bound, proves ``size >= 0``."""
     if atom.kind == "symbol":
         return False
-    factor = _factor(scope, size, atom)
+    factor, rest = scope.division(size, atom.size)
+    is_squared = any(atom.number in m for m, _ in terms_of(factor))
     if atom.kind == "floor":
-        return factor is not None and _quotient_helps(scope, size, atom, factor, depth)
+        return not is_squared and _quotient_helps(scope, rest, atom, factor, depth)
     # the size falls with a min: its largest operand is any of them
-    falls = atom.kind == "min" and factor is not None and scope.bounds(factor)[1] <= 0
+    falls = atom.kind == "min" and not is_squared and scope.bounds(factor)[1] <= 0
     proven = (at_least(scope, _replaced(scope, size, atom, arg), 0, depth - 1) for arg in atom.args)
     return any(proven) if falls else all(proven)
 
 
-def _quotient_helps(scope: Algebra, size: Size, atom: Atom, factor: Known, depth: int) -> bool:
-    """Use ``x - y + 1 <= y * (x // y) <= x`` for positive y."""
+def _quotient_helps(scope: Algebra, rest: Known, atom: Atom, factor: Known, depth: int) -> bool:
+    """Prove ``rest + factor * (x // y) >= 0`` by ``x - y + 1 <= y * (x // y) <= x``, y positive."""
     x, y = atom.args
     low, high = scope.bounds(factor)
     if scope.bounds(y)[0] < 0 or low < 0 < high:
         return False
-    others = {m: c for m, c in size.terms if atom.number not in m}
-    rest = scope.of(others, ("rest", size, atom.number))
     bound = x if high <= 0 else scope.add(scope.sub(x, y), 1)
     whole, remaining = scope.division(factor, y)
     if remaining == 0:
@@ -119,27 +117,6 @@ def _quotient_helps(scope: Algebra, size: Size, atom: Atom, factor: Known, depth
     return at_least(scope, scope.add(total, scope.sub(y, 1)), 0, depth - 1)
 
 
-def _factor(scope: Algebra, size: Size, atom: Atom) -> Known | None:
-    """The polynomial before an atom; None if it occurs squared."""
-    poly = dict[Monomial, int]()
-    for m, c in size.terms:
-        rest = without(m, (atom.number,))
-        if rest is not None:
-            if atom.number in rest:
-                return None
-            poly[rest] = c
-    return scope.of(poly, ("factor", size, atom.number))
-
-
 def _replaced(scope: Algebra, size: Known, atom: Atom, by: Known) -> Known:
     """``size`` with another size for an atom."""
-    others = {m: c for m, c in terms_of(size) if atom.number not in m}
-    total = scope.of(others, ("rest", size, atom.number))
-    for m, c in terms_of(size):
-        if atom.number in m:
-            rest = tuple([i for i in m if i != atom.number])
-            part = scope.of({rest: c}, ("term", rest, c))
-            for _ in range(len(m) - len(rest)):
-                part = scope.mul(part, by)
-            total = scope.add(total, part)
-    return total
+    return mapped(scope, size, lambda other: by if other is atom else other.size)

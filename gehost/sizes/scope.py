@@ -146,7 +146,7 @@ class Scope:
             if atom.weight > MOST_WEIGHT:
                 atom = Atom(atom.number, "symbol", (), atom.least, atom.most, self.unnamed())
             self.atoms.append(atom)
-            size = self._atoms[kind, key] = self._size((((atom.number,), 1),))
+            size = self._atoms[kind, key] = atom.size = self._size((((atom.number,), 1),))
         return size
 
     def call(self, kind: Kind, args: tuple[Known, ...], least: float, most: float) -> Size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -64,6 +64,8 @@ class Atom:
     name: str = ""
     """Of a symbol; one that starts with ``?`` is not the model's."""
     origin: Origin | None = None
+    size: Size = field(init=False)
+    """The size that is this atom alone."""
 
     @cached_property
     def weight(self) -> int:
@@ -192,6 +194,17 @@ def constant_of(size: Known) -> int:
     """The constant among the terms."""
     monomial, factor = terms_of(size)[0]
     return 0 if monomial else factor
+
+
+def mapped(scope: Algebra, size: Known, image: Callable[[Atom], Known]) -> Known:
+    """Return ``size`` with another size for each atom of its terms."""
+    total: Known = 0
+    for monomial, factor in terms_of(size):
+        part: Known = factor
+        for number in monomial:
+            part = scope.mul(part, image(scope.atoms[number]))
+        total = scope.add(total, part)
+    return total
 
 
 def without(monomial: Monomial, part: Iterable[int]) -> Monomial | None:

@@ -10,10 +10,10 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import gcd, prod
+from math import gcd
 from types import MappingProxyType
 
-from gehost.sizes.minima import single
+from gehost.sizes.minima import applied, single, terms_of_kind
 from gehost.sizes.size import (
     Algebra,
     Atom,
@@ -22,6 +22,7 @@ from gehost.sizes.size import (
     Monomial,
     Size,
     divided,
+    mapped,
     shared_by,
     terms_of,
 )
@@ -43,10 +44,9 @@ class NoExpressionError(Exception):
 
 def written(scope: Algebra, size: Size) -> str:
     """Return a size's text."""
-    for m, c in size.terms:  # rest + min(0, x) is min(rest, rest + x)
-        atom = scope.atoms[m[0]] if len(m) == 1 else None
-        if atom is not None and atom.kind == "min" and abs(c) == 1:
-            rest = scope.of({n: d for n, d in size.terms if n != m}, ("rest", size, m))
+    for atom, c in terms_of_kind(scope, size, "min"):  # rest + min(0, x) is min(rest, rest + x)
+        if abs(c) == 1:
+            rest = scope.sub(size, scope.mul(atom.size, c))
             parts = [str(scope.add(rest, scope.mul(arg, c))) for arg in atom.args]
             return f"{'min' if c > 0 else 'max'}({', '.join(sorted(parts))})"
     text = _one_quotient(scope, size) or _multiple(scope, size)
@@ -91,11 +91,10 @@ def _one_quotient(scope: Algebra, size: Size) -> str:
     atoms = [scope.atoms[i] for m, _ in size.terms for i in m]
     if sum(atom.kind != "symbol" for atom in atoms) != 1:
         return ""
-    for m, c in size.terms:
-        atom = scope.atoms[m[0]] if len(m) == 1 else None
-        if atom is not None and atom.kind == "floor" and abs(c) == 1:
+    for atom, c in terms_of_kind(scope, size, "floor"):
+        if abs(c) == 1:
             x, y = atom.args
-            rest = scope.of({n: d for n, d in size.terms if n != m}, ("rest", size, m))
+            rest = scope.sub(size, scope.mul(atom.size, c))
             inside = scope.add(scope.mul(rest, y), scope.mul(x, c))
             if c < 0 and isinstance(y, int):
                 inside = scope.add(inside, y - 1)
@@ -165,24 +164,15 @@ def symbols_in(scope: Algebra, size: Known) -> list[Atom]:
 
 def value(scope: Algebra, size: Known, numbers: Mapping[str, int]) -> int:
     """Return a size in a run."""
-    if isinstance(size, int):
-        return size
-    return sum(c * prod([_value(scope, scope.atoms[i], numbers) for i in m]) for m, c in size.terms)
 
-
-def _value(scope: Algebra, atom: Atom, numbers: Mapping[str, int]) -> int:
-    args = [value(scope, arg, numbers) for arg in atom.args]
-    match atom.kind:
-        case "symbol":
+    def number(atom: Atom) -> Known:
+        if atom.kind == "symbol":
             return numbers[atom.name]
-        case "floor":
-            return args[0] // args[1]
-        case "min":
-            return min(args)
-        case "either":
-            return args[0] or args[1]
-        case "broadcast":
-            return next((arg for arg in args if arg != 1), 1)
+        return applied(scope, atom, [value(scope, arg, numbers) for arg in atom.args])
+
+    result = mapped(scope, size, number)
+    assert isinstance(result, int)
+    return result
 
 
 # reading
