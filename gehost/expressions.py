@@ -20,6 +20,7 @@ from msgspec import Struct
 from gehost import sizes
 from gehost.ir.graph import Value
 from gehost.ir.types import DataType
+from gehost.sizes.values import elementwise
 
 _T = TypeVar("_T")
 
@@ -381,11 +382,7 @@ def equal(left: Any, right: Any) -> bool:
     if _is_list(left) or _is_list(right):
         return _equal_lists(*(side if _is_list(side) else [side] for side in (left, right)))
     if _are_sizes(left, right):
-        scope, one, other = _sized(left, right)
-        answer = scope.equal(one, other)
-        if answer is sizes.Answer.UNKNOWN:
-            raise Unknown(f"whether {left} is {right} is not known")
-        return answer is sizes.Answer.YES
+        return _in_relation("==", left, right)
     if isinstance(left, DimName) or isinstance(right, DimName):
         raise Unknown(f"whether {left} is {right} is not known")
     if isinstance(left, DtypeName) or isinstance(right, DtypeName):
@@ -481,26 +478,25 @@ def _sized(left: Any, right: Any) -> tuple[sizes.Algebra, sizes.Known, sizes.Kno
 
 def _of_sizes(sign: str, left: Any, right: Any) -> int | DimName:
     scope, one, other = _sized(left, right)
-    match sign:
-        case "+":
-            return _named(scope.add(one, other))
-        case "-":
-            return _named(scope.sub(one, other))
-        case "*":
-            return _named(scope.mul(one, other))
-        case "//" | "%" if scope.nonnegative(scope.sub(other, 1)) is sizes.Answer.YES:
-            return _named((scope.floordiv if sign == "//" else scope.mod)(one, other))
-        case _:
-            raise Unknown(f"{left} {sign} {right} is not known")
+    is_division = sign in ("//", "%")
+    if sign == "/" or (is_division and not sizes.lengths.is_positive(scope, other)):
+        raise Unknown(f"{left} {sign} {right} is not known")
+    return _named(ARITHMETIC[sign](one, other))
+
+
+_COMPARISONS: Final = {
+    "==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual",
+}  # fmt: skip
+"""Operators of ONNX that compare sizes."""
 
 
 def _in_relation(relation: str, left: Any, right: Any) -> bool:
     scope, one, other = _sized(left, right)
-    more = scope.sub(other, one) if relation in ("<", "<=") else scope.sub(one, other)
-    answer = scope.nonnegative(more if relation in ("<=", ">=") else scope.sub(more, 1))
-    if answer is sizes.Answer.UNKNOWN:
-        raise Unknown(f"whether {left} {relation} {right} is not known")
-    return answer is sizes.Answer.YES
+    holds = elementwise(scope, _COMPARISONS[relation], (one, other), bits=64)
+    if holds is None:
+        sign = "is" if relation == "==" else relation
+        raise Unknown(f"whether {left} {sign} {right} is not known")
+    return bool(holds)
 
 
 def _item(of: Any, index: int) -> Any:
