@@ -33,7 +33,7 @@ _HEAD = '''"""Sizes in doubt by operator.
 
 ``make sizes`` measured them and writes this file.
 
-Behind each: cases in doubt with a wrong size, cases in doubt whose sizes were right by both
+Before each: cases in doubt with a wrong size, cases in doubt whose sizes were right by both
 witnesses, and by one that runs them alone.
 """
 
@@ -67,7 +67,7 @@ def write_list(rules: Sequence[Rule], path: Path = LIST) -> None:
             )
             half = f", {rule.half_seen} by one" if rule.half_seen else ""
             counts = f"{len(rule.wrong)} wrong, {rule.right} right{half}"
-            lines.append(f"Doubt({values}),  # {counts}\n")
+            lines.append(f"# {counts}\nDoubt({values}),\n")
         lines.append("),\n")
     lines.append("})\n")
     path.write_text("".join(lines), encoding="utf-8")
