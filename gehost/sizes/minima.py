@@ -11,7 +11,6 @@ from gehost.sizes.size import (
     Atom,
     Kind,
     Known,
-    Monomial,
     Size,
     divided,
     in_order,
@@ -19,7 +18,6 @@ from gehost.sizes.size import (
     rank,
     shared_by,
     terms_of,
-    without,
 )
 
 _MOST_OPERANDS = 4
@@ -207,42 +205,27 @@ def learn(scope: Algebra, one: Size, other: Size) -> None:
 
 def vanishes_with(scope: Algebra, size: Known, cause: Known) -> bool:
     """Whether ``size`` is 0 wherever ``cause`` is, as their terms show."""
-    if size is cause or size == 0 or (isinstance(cause, int) and cause):
+    if size is cause or (isinstance(cause, int) and cause):
         return True
     parts = parts_of_min(scope, cause)
     if len(parts) > 1 and all(scope.bounds(part)[0] >= 0 for part in parts):
         return all(vanishes_with(scope, size, part) for part in parts)
-    terms = terms_of(cause)
-    zeros: list[Monomial] = [m for m, _ in terms]
-    if scope.bounds(cause)[0] < 0 or (any(c < 0 for _, c in terms) and len(terms) > 1):
-        return False
-    if any(scope.atoms[i].least < 0 for m in zeros for i in m):
-        zeros = zeros if len(zeros) == 1 else []  # a sum of other signs is 0 in other ways
-    parts = parts_of_min(scope, size)
-    if len(parts) > 1:  # of operands that are never negative, one suffices
-        enough = any if all(scope.bounds(part)[0] >= 0 for part in parts) else all
-        return enough(vanishes_with(scope, part, cause) for part in parts)
-    return all(
-        any(without(m, zero) is not None for zero in map(_factors, zeros))
-        or any(_call_vanishes(scope, scope.atoms[i], cause) for i in m)
-        for m, _ in terms_of(size)
-    )
+    zeros = [set(m) for m, _ in terms_of(cause)]
+    is_sum = len({c > 0 for _, c in terms_of(cause)}) == 1
+    if len(zeros) > 1 and not (
+        is_sum and all(scope.atoms[i].least >= 0 for i in set.union(*zeros))
+    ):
+        return False  # 0 in other ways, too
 
+    def remaining(part: Known) -> Known:
+        terms = {m: c for m, c in terms_of(part) if not any(zero <= {*m} for zero in zeros)}
+        rest = scope.of(terms, ("where 0", part, cause))
+        return mapped(scope, rest, lambda atom: applied(scope, atom, [*map(remaining, atom.args)]))
 
-def _factors(monomial: Monomial) -> Monomial:
-    """Each factor once: a square is 0 where its factor is."""
-    return tuple(dict.fromkeys(monomial))
-
-
-def _call_vanishes(scope: Algebra, atom: Atom, cause: Known) -> bool:
-    if atom.kind == "symbol":
-        return False
-    vanish = [vanishes_with(scope, arg, cause) for arg in atom.args]
-    if atom.kind == "floor":
-        return vanish[0]
-    if atom.kind == "broadcast":
-        return any(vanish)
-    return all(vanish)
+    try:
+        return remaining(size) == 0
+    except ZeroDivisionError:
+        return True  # no run has such a cause
 
 
 def single(scope: Algebra, size: Known) -> Atom | None:
