@@ -141,8 +141,8 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
             for kind in (attribute.tp, *attribute.type_protos):
                 for shape in _shapes_of(kind):
                     yield next(iter(node.output), node.name), shape
-            for body in (attribute.g, *attribute.graphs):
-                yield from _shapes(body)
+        for body in _bodies(node.attribute):
+            yield from _shapes(body)
 
 
 def _shapes_of(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
@@ -187,9 +187,8 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
                     subject="--dim",
                 )
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                _check_initializers(body)
+        for body in _bodies(node.attribute):
+            _check_initializers(body)
 
 
 def contradictions(proto: onnx.ModelProto) -> list[str]:

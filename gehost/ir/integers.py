@@ -69,9 +69,9 @@ class IntegersOfModel:
         if array is not None and array.size > _MOST:
             array = None
         if array is None:
-            size = value.type.size if isinstance(value.type, TensorType) else None
-            if size is not None and size <= _MOST:
-                array = np.full(value.shape or (), None, object)
+            shape = [dim for dim in value.shape or () if isinstance(dim, int)]
+            if len(shape) == value.rank and math.prod(shape) <= _MOST:
+                array = np.full(shape, None, object)
             self._unknown[value] = array
             return array
         is_known = _listed(array).count(None) < array.size

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,6 @@ class TypeProof:
         self._after = after
         self._inputs = inputs
         self._inferrer = inferrer
-        self._numbering: ValueNumbering | None = None
-        self._old_types: dict[Value, ValueType | None] | None = None
-        self._new_types: dict[Value, ValueType | None] | None = None
 
     def unify(
         self,
@@ -93,7 +91,8 @@ class TypeProof:
             Refused: the types disagree, or cannot be proven to agree.
         """
         where = f'"{old.name}"'
-        before, after = self._named(old, new)
+        old_types, new_types = self._types
+        before, after = old_types.get(old), new_types.get(new)
         if old_type is None:
             old_type = _without_names(before)
         if old_type is None:
@@ -171,42 +170,26 @@ class TypeProof:
             return old
         equal = (old is not None and old == new) or (before is not None and before == after)
         if not equal and not self._shape_proven:
-            was = self._was(old, place, old_value)
+            was = _with_origin(old, place, old_value, self._before, "")
             would = self._would_be(new, place, new_value)
             raise Refused("unproven", f"{where} was {was}, would be {would}")
         return old if old is not None else new
 
     def _is_of_inputs(self, dim: Dim) -> bool:
         """Whether a name is made of sizes of inputs alone, not of the elements of a tensor."""
-        if not isinstance(dim, str) or self._numbering is None:
-            return False
-        return self._inferrer.names_in(dim) <= self._numbering.sizes
-
-    def _was(self, size: Dim, place: int, old: Value) -> str:
-        return _with_origin(size, place, old, self._before, "")
+        return isinstance(dim, str) and self._inferrer.names_in(dim) <= self._numbering.sizes
 
     def _would_be(self, size: Dim, place: int, new: Value) -> str:
         return _with_origin(size, place, new, self._after, "the replacement's ")
 
-    def _named(self, old: Value, new: Value) -> tuple[ValueType | None, ValueType | None]:
-        """Return both sides' types, inferred from inputs whose unknown sizes have names."""
-        if self._old_types is None or self._new_types is None:
-            numbering = self._numbering = ValueNumbering(self._inputs, self._inferrer)
-            self._old_types, self._new_types = (
-                _infer(self._before, numbering),
-                _infer(self._after, numbering),
-            )
-        return self._old_types.get(old), self._new_types.get(new)
+    @cached_property
+    def _numbering(self) -> ValueNumbering:
+        return ValueNumbering(self._inputs, self._inferrer)
 
-
-def _infer(steps: Sequence[NodeState], numbering: ValueNumbering) -> dict[Value, ValueType | None]:
-    side = numbering.side()
-    for step in steps:
-        try:
-            side.step(step.node, step.inputs, step.outputs)
-        except Refused:
-            side.unknown(step.outputs)
-    return side.types()
+    @cached_property
+    def _types(self) -> Sequence[dict[Value, ValueType | None]]:
+        """Both sides' types, inferred from inputs whose unknown sizes have names."""
+        return [SideInference(self._numbering).types(side) for side in (self._before, self._after)]
 
 
 def _dims(value_type: ValueType | None, rank: int) -> tuple[Dim, ...]:
@@ -261,13 +244,13 @@ class ValueNumbering:
             if value is not None and value not in self.given:
                 self.given[value] = self.outer(value)
 
-    def side(self) -> SideInference:
-        """Return the inference of one side, to be fed node by node."""
-        return SideInference(self)
-
     def number(self, computation: Hashable) -> int:
         """Return the value number of a computation, the same for equal ones."""
         return self._numbers.setdefault(computation, len(self._numbers))
+
+    def nothing(self) -> NumberedTensor:
+        """Describe a tensor of which nothing is known."""
+        return NumberedTensor(None, None, self.number(object()))
 
     def outer(self, value: Value) -> NumberedTensor:
         """Describe an existing tensor: symbols are kept, other unknown sizes get names."""
@@ -337,33 +320,21 @@ class SideInference:
         self._known: dict[Value, NumberedTensor] = dict(numbering.given)
         self._inside: set[str] = set()
 
-    def types(self) -> dict[Value, ValueType | None]:
+    def types(self, steps: Sequence[NodeState]) -> dict[Value, ValueType | None]:
+        """Infer nodes in order; return the types of all tensors."""
+        for step in steps:
+            read = [
+                None if value is None else self._known.get(value) or self._numbering.outer(value)
+                for value in step.inputs
+            ]
+            try:
+                results = self._infer(step.node.op, step.node.proto, read, None)
+            except Refused:  # the node does not accept the inputs
+                results = [self._numbering.nothing() for _ in step.outputs]
+            for value, entry in zip(step.outputs, results, strict=True):
+                if value is not None and value not in self._numbering.given:
+                    self._known[value] = entry
         return {value: entry.type for value, entry in self._known.items()}
-
-    def step(
-        self, node: Node, inputs: Sequence[Value | None], outputs: Sequence[Value | None]
-    ) -> None:
-        """Infer a node with these inputs and outputs.
-
-        Raises:
-            Refused: it does not accept the inputs.
-        """
-        read = [
-            None if value is None else self._known.get(value) or self._numbering.outer(value)
-            for value in inputs
-        ]
-        results = self._infer(node.op, node.proto, read, None)
-        for value, entry in zip(outputs, results, strict=True):
-            if value is not None and value not in self._numbering.given:
-                self._known[value] = entry
-
-    def unknown(self, outputs: Sequence[Value | None]) -> None:
-        """Mark these values as unknown."""
-        self._known.update(
-            (v, NumberedTensor(None, None, self._numbering.number(object())))
-            for v in outputs
-            if v is not None
-        )
 
     def _infer(
         self,
@@ -424,7 +395,7 @@ class SideInference:
                     strict=True,
                 )
             )
-        nothing = NumberedTensor(None, None, self._numbering.number(object()))
+        nothing = self._numbering.nothing()
         return [scope.get(name) or nothing for name in body.output[: len(call.output)]]
 
     @staticmethod

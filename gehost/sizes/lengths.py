@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from gehost.sizes.minima import vanishes_with
-from gehost.sizes.size import Answer, Dim, Known, Size
+from gehost.sizes.size import Algebra, Answer, Dim, Known, Size
 
 if TYPE_CHECKING:
     from gehost.sizes.scope import Scope
@@ -36,21 +36,21 @@ def total(scope: Scope, sizes: Iterable[Dim]) -> Dim:
     return result
 
 
-def is_size(scope: Scope, dim: Dim) -> bool:
+def is_size(scope: Algebra, dim: Dim) -> bool:
     """Whether an element is proven to be no negative number."""
     if dim is None or isinstance(dim, int):
         return dim is not None and dim >= 0
     return scope.bounds(dim)[0] >= 0 or scope.nonnegative(dim) is Answer.YES
 
 
-def is_positive(scope: Scope, dim: Dim) -> bool:
+def is_positive(scope: Algebra, dim: Dim) -> bool:
     """Whether an element is proven to be at least 1."""
     if dim is None or isinstance(dim, int):
         return dim is not None and dim >= 1
     return scope.bounds(dim)[0] >= 1 or scope.nonnegative(scope.sub(dim, 1)) is Answer.YES
 
 
-def size_or_none(scope: Scope, dim: Dim) -> Dim:
+def size_or_none(scope: Algebra, dim: Dim) -> Dim:
     """Return an element as a size, None if it may be negative: then the node would fail."""
     return dim if is_size(scope, dim) else None
 

@@ -213,7 +213,7 @@ def vanishes_with(scope: Algebra, size: Known, cause: Known) -> bool:
     zeros = [set(m) for m, _ in terms_of(cause)]
     is_sum = len({c > 0 for _, c in terms_of(cause)}) == 1
     if len(zeros) > 1 and not (
-        is_sum and all(scope.atoms[i].least >= 0 for i in set.union(*zeros))
+        is_sum and all(scope.atoms[i].least >= 0 for zero in zeros for i in zero)
     ):
         return False  # 0 in other ways, too
 

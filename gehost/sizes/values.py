@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from gehost.sizes.lengths import is_positive, is_size
-from gehost.sizes.size import Answer, Dim, Known, Size
+from gehost.sizes.size import Algebra, Answer, Dim, Known, Size
 
-if TYPE_CHECKING:
-    from gehost.sizes.scope import Scope
-
-_Operation: TypeAlias = "Callable[[Scope, Known, Known], Dim]"
+_Operation: TypeAlias = Callable[[Algebra, Known, Known], Dim]
 
 _MOST_POWER = 8
 
 
-def elementwise(scope: Scope, op: str, row: Sequence[Dim], *, bits: int) -> Dim:
+def elementwise(scope: Algebra, op: str, row: Sequence[Dim], *, bits: int) -> Dim:
     """Return one element of a result of an operator in ``ELEMENTWISE``.
 
     Args:
@@ -43,7 +41,7 @@ def elementwise(scope: Scope, op: str, row: Sequence[Dim], *, bits: int) -> Dim:
     return result if result is None or _fits(scope, result, entries, bits) else None
 
 
-def _fits(scope: Scope, result: Known, operands: Sequence[Known], bits: int) -> bool:
+def _fits(scope: Algebra, result: Known, operands: Sequence[Known], bits: int) -> bool:
     if isinstance(result, Size) and (bits == 64 or any(result is one for one in operands)):
         return True
     low, high = scope.bounds(result)
@@ -51,7 +49,7 @@ def _fits(scope: Scope, result: Known, operands: Sequence[Known], bits: int) -> 
     return -limit <= low and high < limit
 
 
-def _where(scope: Scope, row: Sequence[Dim]) -> Dim:
+def _where(scope: Algebra, row: Sequence[Dim]) -> Dim:
     test, first, second = row
     if test is None or isinstance(test, Size):
         if first is None or second is None or scope.equal(first, second) is not Answer.YES:
@@ -60,7 +58,7 @@ def _where(scope: Scope, row: Sequence[Dim]) -> Dim:
     return first if test else second
 
 
-def _quotient(scope: Scope, one: Known, other: Known) -> Dim:
+def _quotient(scope: Algebra, one: Known, other: Known) -> Dim:
     """Div rounds toward zero, so that both must be proven not negative."""
     if other == 1:
         return one
@@ -68,46 +66,43 @@ def _quotient(scope: Scope, one: Known, other: Known) -> Dim:
     return scope.floordiv(one, other) if is_known else None
 
 
-def _rest(scope: Scope, one: Known, other: Known) -> Dim:
+def _rest(scope: Algebra, one: Known, other: Known) -> Dim:
     return None if other == 0 else scope.mod(one, other)
 
 
-def _power(scope: Scope, one: Known, other: Known) -> Dim:
+def _power(scope: Algebra, one: Known, other: Known) -> Dim:
     if not isinstance(other, int) or not 0 <= other <= _MOST_POWER:
         return None
-    result: Known = 1
-    for _ in range(other):
-        result = scope.mul(result, one)
-    return result
+    return reduce(scope.mul, [one] * other, 1)
 
 
 def _decided(answer: Answer) -> Dim:
     return None if answer is Answer.UNKNOWN else int(answer is Answer.YES)
 
 
-def _equal(scope: Scope, one: Known, other: Known) -> Dim:
+def _equal(scope: Algebra, one: Known, other: Known) -> Dim:
     return _decided(scope.equal(one, other))
 
 
-def _less(scope: Scope, one: Known, other: Known) -> Dim:
+def _less(scope: Algebra, one: Known, other: Known) -> Dim:
     return _decided(scope.nonnegative(scope.sub(scope.sub(other, one), 1)))
 
 
-def _less_or_equal(scope: Scope, one: Known, other: Known) -> Dim:
+def _less_or_equal(scope: Algebra, one: Known, other: Known) -> Dim:
     return _decided(scope.nonnegative(scope.sub(other, one)))
 
 
-def _absolute(scope: Scope, one: Known) -> Dim:
+def _absolute(scope: Algebra, one: Known) -> Dim:
     return scope.max(one, scope.mul(one, -1))
 
 
-def _sign(scope: Scope, one: Known) -> Dim:
+def _sign(scope: Algebra, one: Known) -> Dim:
     if one == 0:
         return 0
     return 1 if is_positive(scope, one) else -1 if is_positive(scope, scope.mul(one, -1)) else None
 
 
-_UNARY: Mapping[str, Callable[[Scope, Known], Dim]] = MappingProxyType(
+_UNARY: Mapping[str, Callable[[Algebra, Known], Dim]] = MappingProxyType(
     {
         "Abs": _absolute,
         "Neg": lambda scope, one: scope.mul(one, -1),
