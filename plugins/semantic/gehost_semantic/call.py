@@ -400,12 +400,12 @@ class AttentionCall(KernelCall):
         description, sources = self.description, self._sources
         value, layout = sources.choose(name, text)
         tensor = self._input(value)
-        if name == "q":
-            return self._relaid(self._scaled(tensor, layout), layout, sources.layout(name, text))
         factor = sources.factor(value)
         usual = sources.factor(sources.choose(name, self.layouts[name])[0])
-        if name == "k" and factor != usual:
+        if factor != usual:
             tensor = es.Mul(tensor, usual / factor)
+        if name == "q":
+            return self._relaid(self._scaled(tensor, layout), layout, sources.layout(name, text))
         heads, repeats = _known(description.heads), _known(description.groups)
         if sources.is_wide(name) or repeats == 1 or "groups" in self.takes:
             return self._relaid(

@@ -9,9 +9,8 @@ from itertools import chain, pairwise
 from typing import TypeAlias
 
 from gehost import EsTensor, Node, PassError, Refused, Value, es
-from gehost_semantic.atoms import Atom, Operand
+from gehost_semantic.atoms import Atom
 from gehost_semantic.extents import Extent, exact_int, total
-from gehost_semantic.view import Term, View, coalesced
 from gehost_semantic.views import Views
 
 Layout: TypeAlias = Sequence[Sequence[Atom]]
@@ -58,17 +57,6 @@ def _data_inputs(views: Views, node: Node, base: Value) -> list[Value]:
         if value is not None and view is not None and view.base is base:
             results.append(value)
     return results
-
-
-def has_layout(view: View, operand: Operand, layout: Layout, sizes: Mapping[Atom, Extent]) -> bool:
-    """Whether a view of the operand's base has exactly a layout."""
-    terms = {
-        index.atom: Term(sizes[index.atom], index.axis, index.stride)
-        for dim in operand.dims
-        for index in dim
-    }
-    expected = tuple(coalesced([terms[atom] for atom in axis]) for axis in layout)
-    return view.dims == expected and view.offsets == operand.offsets
 
 
 def relaid(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gehost import DataType, Refused, Value
 from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.attention import Attention, Role
 from gehost_semantic.extents import Extent
-from gehost_semantic.layouts import Layout, has_layout, is_readable, layout_of, way_up
+from gehost_semantic.layouts import Layout, is_readable, layout_of, way_up
 from gehost_semantic.view import View
 from gehost_semantic.views import Views
 
@@ -47,6 +47,7 @@ class Sources:
         self._takes_groups = takes_groups
         self._own = {name: self._without_cast(name) for name in "qkv"}
         self._wide = {name: self._is_wide(name) for name in "qkv"}
+        self._found: dict[str, Sequence[tuple[Value, Layout]]] = {}
         self._chosen: dict[tuple[str, str], tuple[Value, Layout]] = {}
 
     def layout(self, name: str, text: str, *, is_wide: bool = True) -> Layout:
@@ -101,32 +102,51 @@ class Sources:
         return self._chosen[key]
 
     def _choose(self, name: str, text: str) -> tuple[Value, Layout]:
-        operand = self.own(name)
-        is_wide = self.is_wide(name)
-        plain = {atom for axis in self.layout(name, PLAIN[name], is_wide=is_wide) for atom in axis}
-        if not plain <= set(operand.atoms):
+        """Return the tensor from which the fewest operators make a layout, nearest to the base."""
+        operand, is_wide = self.own(name), self.is_wide(name)
+        target = self.layout(name, text, is_wide=is_wide)
+        order = _flat(target)
+        if not set(order) <= set(operand.atoms):
             what = "queries" if name == "q" else "keys"
             raise Refused(what, "batches or heads share them")
         if not is_wide:
             self._check_stored(operand)
-        apart = text.replace("(", "").replace(")", "")
-        for item in dict.fromkeys((text, apart, PLAIN[name])):
-            layout = self.layout(name, item, is_wide=is_wide)
-            value = self._with_layout(operand, layout, last=name != "v")
-            if value is not None:
-                return value, layout
-        layout = self.layout(name, PLAIN[name], is_wide=is_wide)
-        own = [[index.atom for index in dim] for dim in operand.dims]
-        if _same_atoms(own, layout):
-            return operand.value, own
-        return self._unrepeated(operand, layout)
+
+        def operators(tensor: tuple[Value, Layout]) -> int:
+            is_moved = _flat(tensor[1]) != order
+            is_folded = any(len(axis) > 1 for axis in tensor[1])
+            return (tensor[1] != target) + is_moved * (1 + is_folded)
+
+        whole = [entry for entry in self._tensors(name) if _same_atoms(entry[1], target)]
+        if not whole:
+            raise Refused("layout", "no tensor holds the keys or values of each head once")
+        return min(whole, key=operators)
 
     def with_layout(self, name: str, text: str) -> Value | None:
         """Return the tensor of the graph that has a layout; k and v have the kernel's heads."""
         if name != "q" and not (self.is_wide(name) or self._takes_groups):
             return None
         layout = self.layout(name, text, is_wide=self.is_wide(name))
-        return self._with_layout(self.own(name), layout, last=name != "v")
+        return next((value for value, own in self._tensors(name) if own == layout), None)
+
+    def _tensors(self, name: str) -> Sequence[tuple[Value, Layout]]:
+        """Return the tensors that hold q, k or v, with their layouts; those near the base first.
+
+        A factor behind one is made up for by the kernel's scale, but that of v.
+        """
+        if name not in self._found:
+            operand, results = self.own(name), list[tuple[Value, Layout]]()
+            for value in way_up(self._views, operand.value, operand.base):
+                view = self._views.of(value)
+                if view is None or value.dtype != operand.value.dtype:
+                    break
+                if name == "v" and view.factor != operand.factor:
+                    break
+                own = _layout(view, operand, self._description)
+                if own is not None and value.graph is operand.value.graph:
+                    results.append((value, own))
+            self._found[name] = results[::-1]
+        return self._found[name]
 
     def _check_stored(self, operand: Operand) -> None:
         for letter in "bht":
@@ -154,72 +174,35 @@ class Sources:
         assert view is not None
         return view.factor
 
-    def _with_layout(self, operand: Operand, layout: Layout, *, last: bool) -> Value | None:
-        """Return the tensor that has a layout, nearest to the base.
 
-        ``last``: the kernel's scale makes up for factors behind it.
-        """
-        views, sizes = self._views, self._description.sizes
-        result: Value | None = None
-        for value in way_up(views, operand.value, operand.base):
-            view = views.of(value)
-            if view is None or value.dtype != operand.value.dtype:
-                break
-            if not last and view.factor != operand.factor:
-                break
-            if value.graph is operand.value.graph and has_layout(view, operand, layout, sizes):
-                result = value
-        return result
-
-    def _unrepeated(self, operand: Operand, layout: Layout) -> tuple[Value, Layout]:
-        """Return the tensor before k or v are repeated for the heads of q."""
-        for value in way_up(self._views, operand.value, operand.base):
-            view = self._views.of(value)
-            if view is None or view.offsets != operand.offsets or view.is_repeated:
-                continue
-            if value.dtype != operand.value.dtype or view.factor != operand.factor:
-                continue
-            terms: dict[tuple[int | None, Extent], Atom] = {
-                (index.axis, index.stride): index.atom
-                for dim in operand.dims
-                for index in dim
-                if index.axis is not None
-            }
-            own = _atoms_of(view, terms, self._description)
-            if own is not None and _same_atoms(own, layout):
-                return value, own
-        raise Refused("layout", "no tensor holds the keys or values of each head once")
-
-
-def _atoms_of(
-    view: View,
-    terms: Mapping[tuple[int | None, Extent], Atom],
-    description: Attention,
-) -> list[list[Atom]] | None:
-    """Return the atoms of each axis of a view of the operand's base."""
+def _layout(view: View, operand: Operand, description: Attention) -> list[list[Atom]] | None:
+    """Return the atoms of each axis of a view of an operand's base; None if it cuts one."""
+    if view.offsets != operand.offsets:
+        return None
+    terms = {(index.axis, index.stride): index.atom for dim in operand.dims for index in dim}
     results: list[list[Atom]] = []
     for dim in view.dims:
         axis: list[Atom] = []
         for term in dim:
             inner: list[Atom] = []
             size: Extent = 1
-            stride = term.stride
             while size != term.size:
-                atom = terms.get((term.axis, stride))
-                if atom is None:
+                atom = terms.get((term.axis, term.stride * size))
+                if atom is None or len(inner) == len(terms):
                     return None
                 inner.insert(0, atom)
                 size = size * description.sizes[atom]
-                stride = stride * description.sizes[atom]
-                if len(inner) > len(terms):
-                    return None
             axis += inner
         results.append(axis)
     return results
 
 
+def _flat(layout: Layout) -> list[Atom]:
+    return [atom for axis in layout for atom in axis]
+
+
 def _same_atoms(first: Layout, second: Layout) -> bool:
-    return sorted(a for axis in first for a in axis) == sorted(a for axis in second for a in axis)
+    return sorted(_flat(first)) == sorted(_flat(second))
 
 
 def _order(description: Attention) -> list[Atom]:

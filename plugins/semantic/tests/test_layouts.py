@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import onnx
 import pytest
 
 from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, PassError, es
-from gehost.testing import run_pass
-from gehost_semantic import AttentionCall, AttentionFusionPass
+from gehost.ir.model import Model
+from gehost.testing import parse, run_pass
+from gehost_semantic import PLAIN, AttentionCall, AttentionFusionPass
+from tools.semantic.check import random_feed
 
 from .test_passes import PLAIN as SCORES
 from .test_passes import QKV, REST, assert_equal, calls, model, run
@@ -130,6 +133,96 @@ def test_a_tensor_between_two_layers_may_go() -> None:
     assert record.replaced == 2
     feed = feed_of(inputs, {"b": 2, "s": 3, "t": 5})
     np.testing.assert_allclose(run(result, feed)[0], run(inputs, feed)[0], rtol=1e-4, atol=1e-5)
+
+
+ROOTS = """
+    q4 = Constant <value_ints = [0, 0, 4, 8]> () k4 = Constant <value_ints = [0, 0, %d, 8]> ()
+    two = Constant <value_ints = [2]> () times = Constant <value_ints = [1, 1, 2, 1, 1]> ()
+    wide = Constant <value_ints = [0, 4, -1, 8]> ()
+    number = Constant <value = float {0.35355338}> () root = CastLike (number, x)
+    q0 = Reshape (x, q4) q1 = Transpose <perm = [0, 2, 1, 3]> (q0) q = Mul (q1, root)
+    k0 = Reshape (z, k4) %s k = Mul (k1, root)
+    v0 = Reshape (z, k4) v1 = Transpose <perm = [0, 2, 1, 3]> (v0) %s
+    m = MatMul (q, k) p = Softmax <axis = -1> (m) o = MatMul (p, v)"""
+"""The roots of a scale at q and k, as torch's scaled_dot_product_attention."""
+EACH = "k1 = Transpose <perm = [0, 2, 3, 1]> (k0)", "v = Identity (v1)"
+SHARED = (
+    """kt = Transpose <perm = [0, 2, 1, 3]> (k0) ku = Unsqueeze (kt, two) ke = Expand (ku, times)
+    kw = Reshape (ke, wide) k1 = Transpose <perm = [0, 1, 3, 2]> (kw)""",
+    "vu = Unsqueeze (v1, two) ve = Expand (vu, times) v = Reshape (ve, wide)",
+)
+"""Heads of k and v for each head of q, or one for two."""
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class WholeScale(Rows):
+    layouts = PLAIN
+
+    def MeetRequirements(self, attention: AttentionCall) -> bool:
+        return abs(attention.scale - 0.125) < 1e-4
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class WholeScaleOfGroups(WholeScale):
+    takes = ("groups", "mask")
+
+
+@pytest.mark.parametrize("kernel", [WholeScale, WholeScaleOfGroups])
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+@pytest.mark.parametrize("place", ["root", "body"])
+@pytest.mark.parametrize("heads", [4, 2])
+def test_a_kernel_gets_the_whole_scale(
+    heads: int, place: str, dtype: str, kernel: type[WholeScale]
+) -> None:
+    lines, result = ROOTS % (heads, *(EACH if heads == 4 else SHARED)), f"{dtype}[b, 4, s, 8]"
+    inputs = f"{dtype}[b, s, 32] x, {dtype}[b, t, {8 * heads}] z"
+    body = f"{lines} y = Identity (o)"
+    if place == "body":
+        body = f"""y = If (c) <then_branch = yes () => ({result} o) {{ {lines} }},
+            else_branch = no () => ({result} w) {{ w = Identity (e) }}>"""
+        inputs += f", bool c, {result} e"
+    head = f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}) => ({result} y)'
+    before = parse(f"{head} {{ {body} }}")
+    after, record = run_pass(before, kernel, cleanup=True)
+    assert record.replaced == 1, dict(record.rejected)
+    (graph,) = [graph for graph in graphs(after.graph) if any(n.domain for n in graph.node)]
+    operators = [node.op_type for node in graph.node]
+    assert "Mul" not in operators
+    assert operators.count("Transpose") == 2  # k and v are of one tensor
+    feed = random_feed(Model(before).graph, {"b": 2, "s": 3, "t": 5}, np.random.default_rng(0))
+    tolerance = 1e-4 if dtype == "float" else 1e-2
+    (want,), (actual,) = run(before, feed), run(after, feed)
+    np.testing.assert_allclose(actual, want, rtol=tolerance, atol=tolerance)
+
+
+@REG_FUSION_PASS(stage=AFTER)
+class OtherLayouts(Rows):
+    def Replacement(self, attention: AttentionCall) -> EsTensor:
+        q, k, v = (attention.operand(name, PLAIN[name]) for name in "qkv")
+        scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2])) * attention.scale
+        mixed = es.MatMul(es.Softmax(scores, axis=-1), v)
+        return es.Reshape(es.Transpose(mixed, perm=[0, 2, 1, 3]), [0, 0, 32])
+
+
+@pytest.mark.parametrize("side", ["q", "k"])
+def test_a_factor_between_two_layouts_of_an_operand_is_kept(side: str) -> None:
+    """The scale is that of the layouts that the pass states."""
+    other = "kt" if side == "q" else "qt"
+    lines = (ROOTS % (4, *EACH)).replace(f"{side}0 =", f"{other} =")
+    lines = lines.replace(f"{side}1 =", f"{side}0 = Mul ({other}, number) {side}1 =")
+    before = model(f"{lines} y = Identity (o)", "float[b, s, 32] x, float[b, t, 32] z")
+    after, record = run_pass(before, OtherLayouts)
+    assert record.replaced == 1, dict(record.rejected)
+    assert_equal(before, after, {"b": 2, "s": 3, "t": 5})
+
+
+def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and the bodies in it."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from graphs(attribute.g)
 
 
 def feed_of(model: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, Any]:
