@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from gehost.errors import PatternError, VendorError
 from gehost.es.graph import EsGraph
 from gehost.ir.graph import Graph, Node
+from gehost.ir.model import Model
 from gehost.location import author_origin
 from gehost.passes import driver
 from gehost.passes.author_errors import author_errors
@@ -43,6 +44,11 @@ class FusionBasePass:
     def Run(self, graph: Graph, context: CustomPassContext) -> Status | bool | None:
         """Called for the root graph and then for every nested body."""
         raise NotImplementedError
+
+    def absence(self, model: Model) -> str:
+        """Return why ``Run`` found nothing in a model, for ``explain``; "" to say nothing."""
+        del model
+        return ""
 
     @classmethod
     def Stage(cls, stage: CustomPassStage) -> type[Self]:

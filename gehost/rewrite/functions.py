@@ -286,7 +286,11 @@ class _BodyMaker:
             body = self._model.function(op)
             absent = [""] * (0 if body is None else len(body.output) - len(outputs))
             writer.node(op, inputs, [*outputs, *absent], lowered.attributes, original=lowered.op)
-            results = self._infer(op, function.node[-1], read, arrays)
+            try:
+                results = self._inferrer.proto(op, function.node[-1], read, arrays)
+            except Refused as error:
+                given = zip(definition.inputs, types, strict=False)
+                raise Refused("types", _misfit(definition.name, given, op, read, error)) from error
             for tensor, name, value_type in zip(node.outputs, outputs, results, strict=False):
                 names[_key(tensor)] = name
                 input_types[_key(tensor)] = value_type
@@ -295,19 +299,25 @@ class _BodyMaker:
         _import(function, domains, self._model)
         return function
 
-    def _infer(
-        self,
-        op: str,
-        proto: onnx.NodeProto,
-        types: Sequence[ValueType | None],
-        arrays: Sequence[np.ndarray[Any, Any] | None],
-    ) -> Sequence[ValueType | None]:
-        try:
-            return self._inferrer.proto(op, proto, types, arrays)
-        except Refused as error:
-            raise Refused(
-                "types", f"the body of an operator does not take these inputs: {error.message}"
-            ) from error
+
+def _misfit(
+    name: str,
+    given: Iterable[tuple[str, ValueType | None]],
+    op: str,
+    read: Sequence[ValueType | None],
+    error: Refused,
+) -> str:
+    """Say which operator of a body does not take what it reads, of which inputs."""
+    inputs = ", ".join(f"{name} {_dtype(own)}" for name, own in given if own is not None)
+    inner = [_dtype(own) for own in read if own is not None]
+    text = f"the body of {name} does not take {inputs}: {op} of {' and '.join(inner)}"
+    if len(set(inner)) > 1:
+        return f"{text}; Cast an input in the replacement, or in the body"
+    return f"{text}: {error.message}"
+
+
+def _dtype(value_type: ValueType | None) -> str:
+    return str(value_type.dtype if isinstance(value_type, TensorType) else value_type)
 
 
 def _keeps_dtype(node: LoweredNode, types: Sequence[ValueType | None]) -> bool:

@@ -111,6 +111,7 @@ class _Watch:
         self._pending: tuple[Rewrite, Node | None] | None = None
         """A rewrite that has begun, and the producer of its output 0."""
         self._record: PassRecord | None = None
+        self._model: Model | None = None
         self._functions: Mapping[str, onnx.FunctionProto] = {}
         self._gone: list[Finding] = []
         self._notes: list[str] = []
@@ -156,7 +157,7 @@ class _Watch:
         if spec.name == self._name:
             self._has_own_run = not spec.trusted
             self._asked = spec.method_names.get("MeetRequirements", "MeetRequirements")
-            self._functions = graph.model.functions
+            self._model, self._functions = graph.model, graph.model.functions
             self._arrive(graph.model)
 
     @hookimpl
@@ -248,6 +249,9 @@ class _Watch:
                 )
             if self._targets and not self.account.findings():
                 self._notes.append("no rewrite and no refusal of the pass is about this node")
+            elif isinstance(instance, FusionBasePass) and not self.account.findings():
+                assert self._model is not None
+                self._notes += filter(None, [instance.absence(self._model)])
             return
         mark = mark_of(type(instance))
         op_types = instance.op_types or (mark.op_types if mark is not None else ())

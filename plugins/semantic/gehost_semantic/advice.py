@@ -6,8 +6,14 @@ import re
 
 _UNPROVEN = re.compile(r"(\w+) is not known to equal (\w+)$")
 _SPREAD = re.compile(r"broadcast\((\w+), (\w+)\) is not known|to equal broadcast\((\w+), (\w+)\)$")
+_QUANTIZED = "a quantized attention, which no kernel of floats computes: fuse, then quantize"
 _ADVICE = (
     # the sentence that a refusal holds, and what helps
+    ("but QuantizeLinear", _QUANTIZED),
+    ("but DynamicQuantizeLinear", _QUANTIZED),
+    ("made by DequantizeLinear", _QUANTIZED),
+    ("made by MatMulInteger", _QUANTIZED),
+    ("made by QLinearMatMul", _QUANTIZED),
     ("is not known", "export with fixed ranks, or fix the sizes that Reshape computes: --dim"),
     (
         "no product of q and k leads",

@@ -124,7 +124,7 @@ class _Search:
             raise Refused("softmax", "it is over several axes")
         steps, scores = self._up()
         use = uses[0]
-        readers += [other.node.label for other in uses[1:] if other.node is not use.node]
+        readers += [_named(other.node) for other in uses[1:] if other.node is not use.node]
         result, v = self._value_product(use)
         output = use.node.outputs[0]
         assert output is not None
@@ -209,7 +209,7 @@ class _Search:
             name = value.name if view is None else view.base.name
             if node is None:
                 return f'but "{name}"'
-            operand = node.input(0) if node.op in _STEPS else None
+            operand = node.input(0) if node.op in _STEPS or node.op == "Cast" else None
             if operand is None or operand.is_constant:
                 return f'but "{name}", made by {node.op}'
             value = operand
@@ -373,7 +373,7 @@ class _Search:
                 if not isinstance(reader, Node):
                     others.append(f'the output "{value.name}"')
                 elif reader.graph is not value.graph:
-                    others.append(reader.label)
+                    others.append(_named(reader))
                 elif reader.op in _PRODUCTS and slot < 2:
                     uses.append(_Use(reader, slot, has_guard))
                 elif reader.op == "Shape" or _only_guards(reader):
@@ -391,7 +391,7 @@ class _Search:
                     if result is not None and view is not None and view.base in bases - {result}:
                         todo.append((result, has_guard))
                     else:
-                        others.append(reader.label)
+                        others.append(_named(reader))
         uses.sort(key=lambda use: use.node.order)
         return uses, others
 
@@ -564,6 +564,10 @@ class _Search:
         if isinstance(step, _Selected):
             return Select(self._atoms.operand(step.operand), step.keeps, step.fill)
         return step
+
+
+def _named(node: Node) -> str:
+    return f'{node.op} "{node.label}"'
 
 
 def _rows(q: Operand, summed: set[Atom]) -> set[Atom]:

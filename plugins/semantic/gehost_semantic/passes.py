@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from gehost import (
     EsTensor,
     FusionBasePass,
     Graph,
+    Model,
     Node,
     PassError,
     Refusal,
@@ -30,6 +32,7 @@ from gehost_semantic.activations import (
     FUNCTIONS,
     OPERATORS,
     ROOTS,
+    Activation,
     ActivationKind,
     NoProduct,
     activations,
@@ -42,7 +45,7 @@ from gehost_semantic.kernel_call import KernelCall, Known
 from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
 from gehost_semantic.linears import linears, packs
 from gehost_semantic.norm_call import NORM_FEATURES, NormCall
-from gehost_semantic.norms import NormKind, may_have_norms, norms, with_function
+from gehost_semantic.norms import Norm, NormKind, may_have_norms, norms, with_function
 from gehost_semantic.rotary import rotations
 from gehost_semantic.rotary_call import LAYOUTS, ROTARY_FEATURES, RotaryCall
 from gehost_semantic.sources import PLAIN
@@ -117,8 +120,14 @@ class SemanticFusionPass(FusionBasePass, Generic[CallT]):
     """What a kernel may take, with the meaning."""
     takes: ClassVar[Collection[str]] = frozenset()
     """Features of the kernel: names of ``features``."""
+    sought: ClassVar[str] = ""
+    """What the recogniser looks for, for ``explain``."""
     context: CustomPassContext
     """Of the run: its target and options."""
+
+    def absence(self, model: Model) -> str:
+        del model
+        return f"it looked for {self.sought}; the model has none"
 
     def MeetRequirements(self, call: CallT, /) -> bool | Refusal:
         """Return whether to replace it, or ``call.reject("key: text")``."""
@@ -204,6 +213,7 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
     """
 
     features = FEATURES
+    sought = "a Softmax"
     takes: ClassVar[Collection[str]] = frozenset({"mask"})
     """Features of the kernel beyond q, k, v and scale: names of ``FEATURES``."""
     layouts: ClassVar[Mapping[str, str]] = PLAIN
@@ -244,6 +254,7 @@ class RotaryFusionPass(SemanticFusionPass[RotaryCall]):
     """
 
     features = ROTARY_FEATURES
+    sought = "sums of products that turn pairs of elements"
     layout: ClassVar[str] = ""
     """The kernel's axes, "b h s d" or "b s h d"; "" for those of the graph."""
 
@@ -284,6 +295,9 @@ class NormFusionPass(SemanticFusionPass[NormCall]):
             text = _IMAGE if kind == "group" else _ROWS.format("x = Add (t, z)", _BODIES[kind])
             yield onnx.parser.parse_model(text)
 
+    def absence(self, model: Model) -> str:
+        return _without_kind("a norm", _kinds(self, NormKind), norms, model)
+
     def calls(self, graph: Graph) -> Iterator[tuple[Node, NormCall | Refused]]:
         kinds = _kinds(self, NormKind)
         if not may_have_norms(graph):
@@ -321,6 +335,9 @@ class ActivationFusionPass(SemanticFusionPass[ActivationCall]):
                 x = _PACKED if is_packed else f"{x} gate = Identity (z)"
             yield onnx.parser.parse_model(_ROWS.format(x, body))
 
+    def absence(self, model: Model) -> str:
+        return _without_kind("an activation", _kinds(self, ActivationKind), activations, model)
+
     def calls(self, graph: Graph) -> Iterator[tuple[Node, ActivationCall | Refused]]:
         kinds = _kinds(self, ActivationKind)
         roots = {op for kind in kinds for op in ROOTS[ActivationKind(kind)]}
@@ -343,6 +360,7 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
     """
 
     features = LINEAR_FEATURES
+    sought = "a MatMul or Gemm"
     takes: ClassVar[Collection[str]] = frozenset({"bias"})
 
     def Instances(self) -> Iterator[onnx.ModelProto]:
@@ -360,6 +378,19 @@ class LinearFusionPass(SemanticFusionPass[LinearCall]):
         )
         for group in together:
             yield group[0].node, LinearCall(group, self.takes)
+
+
+def _without_kind(
+    what: str,
+    wanted: Collection[str],
+    find: Callable[[Views], Sequence[tuple[Node, Norm | Activation | Refused]]],
+    model: Model,
+) -> str:
+    """Say which kinds a model has in place of those that a pass looked for."""
+    results = [item for graph in model.graphs for _, item in find(Views.shared(graph))]
+    kinds = Counter(item.kind.value for item in results if not isinstance(item, Refused))
+    there = " and ".join(f"{count} of kind {kind}" for kind, count in kinds.items())
+    return f"it looked for {what} of kind {' or '.join(wanted)}; the model has {there or 'none'}"
 
 
 _SETTINGS = ("takes", "kind", "kinds", "layout", "layouts")

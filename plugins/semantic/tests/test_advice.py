@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import onnx
 import pytest
 
-from gehost import infer_model
+from gehost import HostOptions, infer_model
+from gehost.diagnose.explain.run import explain
 from gehost.ir.model import Model
 from gehost.testing import parse, run_pass
 from gehost_semantic.command import lines
+from plugins.semantic.tests.test_passes import FILE as FLASH
 from plugins.semantic.tests.test_passes import Kernel
+from tests.conftest import Vendors, no_default_vendors, vendors  # noqa: F401 - fixtures
 
 CONSTANTS = """int64[1] i0 = {0}, int64[1] i1 = {1}, int64[1] last = {-1}, float half = {0.5},
     float minus = {-1}, float two = {2}"""
@@ -23,7 +29,7 @@ CASES = {
     # body, inputs, the step that fails, what helps
     "router": (
         "z = MatMul (x, w) p = Softmax (z) y = Neg (p)", "float[s, 8] x, float[8, 4] w",
-        "probabilities: no product reads them, but y", "a router or a classifier",
+        'probabilities: no product reads them, but Neg "y"', "a router or a classifier",
     ),
     "an input": (
         "p = Softmax <axis = -1> (w) y = MatMul (p, v)", f"{Q}, float[b, 4, s, t] w",
@@ -47,7 +53,7 @@ CASES = {
         S + "p = Softmax <axis = 1> (x) y = MatMul (p, v)", Q, "sums other axes", "nothing to do",
     ),
     "probabilities changed": (
-        S + X + "r = Relu (p) y = MatMul (r, v)", Q, "no product reads them, but r", "nothing to do",
+        S + X + "r = Relu (p) y = MatMul (r, v)", Q, 'no product reads them, but Relu "r"', "nothing to do",
     ),
     "probabilities scaled": (
         S + X + "r = Mul (p, half) y = MatMul (r, v)", Q, "scaled before", "scale v or the result",
@@ -115,6 +121,52 @@ CASES = {
 }  # fmt: skip
 
 
+QUANTIZED = {
+    # what rounds to integers, after the scores or before, and the step that fails
+    "probabilities": (
+        S + X + "i = QuantizeLinear (p, step, zero) r = DequantizeLinear (i, step, zero) y = MatMul (r, v)",
+        'but QuantizeLinear "i"',
+    ),
+    "by integers": (
+        S + X + """i, d, z = DynamicQuantizeLinear (p) j, e, n = DynamicQuantizeLinear (v)
+        m = MatMulInteger (i, j, z, n) c = Cast <to = 1> (m) f = Mul (d, e) y = Mul (c, f)""",
+        'but DynamicQuantizeLinear "i"',
+    ),
+    "scores": (
+        S + "i = QuantizeLinear (x, step, zero) z = DequantizeLinear (i, step, zero) " + P,
+        'but "z", made by DequantizeLinear',
+    ),
+    "scores by integers": (
+        K + """i, d, z = DynamicQuantizeLinear (q) j, e, n = DynamicQuantizeLinear (kt)
+        m = MatMulInteger (i, j, z, n) x = Cast <to = 1> (m) """ + X + "y = MatMul (p, v)",
+        "made by MatMulInteger",
+    ),
+    "by one kernel": (
+        K + """i = QuantizeLinear (q, step, zero) j = QuantizeLinear (kt, step, zero)
+        m = QLinearMatMul (i, step, zero, j, step, zero, step, zero)
+        x = DequantizeLinear (m, step, zero) """ + X + "y = MatMul (p, v)",
+        'but "x", made by DequantizeLinear',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+@pytest.mark.parametrize("place", ["root", "body"])
+def test_a_quantized_attention_is_called_one(name: str, place: str) -> None:
+    body, step = QUANTIZED[name]
+    if place == "body":
+        body = f"""o = If (yes) <then_branch = a () => (float[?] w) {{ {body} w = Neg (y) }},
+            else_branch = b () => (float[?] u) {{ u = Neg (q) }}> y = Neg (o)"""
+    constants = f"{CONSTANTS}, float step = {{0.01}}, uint8 zero = {{0}}"
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> g ({Q}, bool yes) => (float[?] y)
+        <{constants}> {{ {body} }}"""
+    model = Model(parse(text))
+    infer_model(model)
+    line, _ = lines(model)
+    assert step in line
+    assert "a quantized attention" in line.partition("; ")[2]
+
+
 def test_there_are_25() -> None:
     assert len(CASES) == 25
 
@@ -137,3 +189,97 @@ def test_a_sentence_names_the_step_and_what_helps(name: str) -> None:
     _, record = run_pass(parse(f"{text} {{ {body} }}"), Kernel)
     assert record.replaced == 0
     assert sum(record.rejected.values()) == 1
+
+
+NORM = """p = Mul (x, x) v = ReduceMean <axes = [-1]> (p) e = Add (v, eps) r = Sqrt (e)
+    n = Div (x, r)"""
+ABSENT = {
+    # the lines of a model, and what each base class says of it
+    "y = Neg (x)": {
+        "AttentionFusionPass": "it looked for a Softmax; the model has none",
+        "NormFusionPass": "it looked for a norm of kind layer; the model has none",
+        "ActivationFusionPass": "it looked for an activation of kind gelu; the model has none",
+        "RotaryFusionPass": "it looked for sums of products that turn pairs of elements; the model has none",
+        "LinearFusionPass": "it looked for a MatMul or Gemm; the model has none",
+    },
+    f"{NORM} g = Sigmoid (n) y = Mul (n, g)": {
+        "NormFusionPass": "it looked for a norm of kind layer; the model has 1 of kind rms",
+        "ActivationFusionPass": "it looked for an activation of kind gelu; the model has 1 of kind silu",
+    },
+    f"""{NORM} y = If (yes) <then_branch = a () => (DTYPE[2, 8] w) {{
+        p1 = Mul (n, n) v1 = ReduceMean <axes = [-1]> (p1) e1 = Add (v1, eps) r1 = Sqrt (e1)
+        w = Div (n, r1) }}, else_branch = b () => (DTYPE[2, 8] u) {{ u = Neg (x) }}>""": {
+        "NormFusionPass": "it looked for a norm of kind layer; the model has 2 of kind rms",
+    },
+}
+FILE = """
+from gehost import REG_FUSION_PASS, CustomPassStage
+from gehost_semantic import {0}
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class Kernel({0}):
+    {1}
+
+    def Replacement(self, call):
+        raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+@pytest.mark.parametrize(
+    ("body", "base"), [(body, base) for body in ABSENT for base in ABSENT[body]]
+)
+def test_a_pass_that_finds_nothing_says_what_it_looked_for(
+    body: str,
+    base: str,
+    dtype: str,
+    vendors: Vendors,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    vendors.write("acme/kernel.py", FILE.format(base, 'kind = "layer"' if "Norm" in base else ""))
+    lines = body.replace("DTYPE", dtype)
+    model = parse(
+        f"""<ir_version: 9, opset_import: ["" : 17]> g ({dtype}[2, 8] x, bool yes) => ({dtype}[2, 8] y)
+        <float number = {{0.01}}> {{ eps = CastLike (number, x) {lines} }}"""
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    result = explain(tmp_path / "m.onnx", "Kernel", HostOptions(vendors=[vendors.root]))
+    assert result.notes == [ABSENT[body][base]]
+    assert not result.findings
+
+
+OWN_BODY = """
+from gehost import ops
+
+@ops.register("npu::FlashAttention")
+def flash(q, k, v, mask=None, *, scale: float = 1.0):
+    scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2])) * scale
+    return es.MatMul(es.Softmax(scores if mask is None else scores + mask, axis=-1), v)
+"""
+
+
+@pytest.mark.parametrize("place", ["root", "body"])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_a_mask_of_another_type_than_q_is_named(
+    half: str,
+    place: str,
+    vendors: Vendors,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Scores in float32 beside q in half; the body of the author's operator has one type."""
+    vendors.write("acme/flash.py", FLASH + OWN_BODY)
+    lines = """kt = Transpose <perm = [0, 1, 3, 2]> (k) x = MatMul (q, kt) w = Cast <to = 1> (x)
+        z = Add (w, m) p = Softmax <axis = -1> (z) h = CastLike (p, q) y = MatMul (h, v)"""
+    result = f"{half}[b, 4, s, 6]"
+    if place == "body":
+        lines = f"""o = If (yes) <then_branch = a () => ({result} y) {{ {lines} }},
+            else_branch = b () => ({result} u) {{ u = Identity (e) }}> y = Identity (o)"""
+    inputs = f"{Q.replace('float', half)}, float[b, 1, 1, t] m, {result} e, bool yes"
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g ({inputs}) => ({result} y)'
+    onnx.save(parse(f"{text} {{ {lines} }}"), tmp_path / "m.onnx")
+    options = HostOptions(vendors=[vendors.root])
+    (finding,) = explain(tmp_path / "m.onnx", "NpuFlashAttention", options).findings
+    assert (
+        f"the body of npu::FlashAttention does not take q {half}, k {half}, v {half}, mask float32: "
+        f"Add of {half} and float32; Cast an input"
+    ) in finding.reason
