@@ -24,6 +24,7 @@ class Extents:
         self._integers = graph.model.integers
         self._shapes: dict[tuple[sizes.Dim | str, ...], tuple[Extent, ...]] = {}
         """The sizes of each shape that inference wrote."""
+        self._elements: dict[Value, list[Extent | None] | None] = {}
         self._facts: dict[int, Extent] = {}
         """The size that an atom, by its number, is equal to."""
 
@@ -46,10 +47,16 @@ class Extents:
 
     def of_elements(self, value: Value | None) -> list[Extent | None] | None:
         """Return the elements of an integer vector or scalar; None where one is unknown."""
-        elements = self._integers.vector(value)
-        if elements is None:
+        if value is None:
             return None
-        return [None if element is None else self.rewritten(element) for element in elements]
+        if value not in self._elements:
+            elements = self._integers.vector(value)
+            self._elements[value] = (
+                None
+                if elements is None
+                else [None if item is None else self.rewritten(item) for item in elements]
+            )
+        return self._elements[value]
 
     def read(self, text: str) -> Extent:
         """Return the size that a text of a shape stands for."""
@@ -73,6 +80,7 @@ class Extents:
                 rest = _alone(self.scope, atom) - difference * factor
                 self._facts[atom] = rest
                 self._shapes.clear()
+                self._elements.clear()
                 return True
         return False
 

@@ -117,7 +117,11 @@ class Sources:
             is_folded = any(len(axis) > 1 for axis in tensor[1])
             return (tensor[1] != target) + is_moved * (1 + is_folded)
 
-        whole = [entry for entry in self._tensors(name) if _same_atoms(entry[1], target)]
+        tensors = self._tensors(name)
+        as_wanted = next((entry for entry in tensors if entry[1] == target), None)
+        if as_wanted is not None:
+            return as_wanted
+        whole = [entry for entry in tensors if _same_atoms(entry[1], target)]
         if not whole:
             raise Refused("layout", "no tensor holds the keys or values of each head once")
         return min(whole, key=operators)
@@ -136,13 +140,15 @@ class Sources:
         """
         if name not in self._found:
             operand, results = self.own(name), list[tuple[Value, Layout]]()
+            terms = {(term.axis, term.stride): term.atom for dim in operand.dims for term in dim}
             for value in way_up(self._views, operand.value, operand.base):
                 view = self._views.of(value)
                 if view is None or value.dtype != operand.value.dtype:
                     break
                 if name == "v" and view.factor != operand.factor:
                     break
-                own = _layout(view, operand, self._description)
+                is_whole = view.offsets == operand.offsets
+                own = _layout(view, terms, self._description.sizes) if is_whole else None
                 if own is not None and value.graph is operand.value.graph:
                     results.append((value, own))
             self._found[name] = results[::-1]
@@ -175,11 +181,10 @@ class Sources:
         return view.factor
 
 
-def _layout(view: View, operand: Operand, description: Attention) -> list[list[Atom]] | None:
-    """Return the atoms of each axis of a view of an operand's base; None if it cuts one."""
-    if view.offsets != operand.offsets:
-        return None
-    terms = {(index.axis, index.stride): index.atom for dim in operand.dims for index in dim}
+def _layout(
+    view: View, terms: Mapping[tuple[int | None, Extent], Atom], sizes: Mapping[Atom, Extent]
+) -> list[list[Atom]] | None:
+    """Return the atoms of each axis of a view, those with the ``terms``; None if it cuts one."""
     results: list[list[Atom]] = []
     for dim in view.dims:
         axis: list[Atom] = []
@@ -191,7 +196,7 @@ def _layout(view: View, operand: Operand, description: Attention) -> list[list[A
                 if atom is None or len(inner) == len(terms):
                     return None
                 inner.insert(0, atom)
-                size = size * description.sizes[atom]
+                size = size * sizes[atom]
             axis += inner
         results.append(axis)
     return results

@@ -10,7 +10,7 @@ from gehost_semantic import facts
 from gehost_semantic.constants import Numbers
 from gehost_semantic.extents import Extent, Extents
 from gehost_semantic.layout_rules import LAYOUTS
-from gehost_semantic.view import Term, Unknown, View, coalesced
+from gehost_semantic.view import Dims, Term, Unknown, View, coalesced
 
 _MOST_ROUNDS = 4
 """Rounds of facts: each may make sizes equal that prove further ones."""
@@ -31,6 +31,8 @@ class Views:
         """What recognisers found, by what they asked."""
         self._views: dict[Value, View | None] = {}
         self._shapes: dict[Value, tuple[Extent, ...] | None] = {}
+        self._bases: dict[tuple[Extent, ...], tuple[Dims, tuple[Extent, ...]]] = {}
+        """The axes of a base tensor by its sizes, and its offsets."""
         for _ in range(_MOST_ROUNDS):
             self._views.clear()
             self._shapes.clear()
@@ -74,7 +76,9 @@ class Views:
             return None
         if value not in self._shapes:
             view = self.of(value)
-            self._shapes[value] = None if view is None else view.shape
+            self._shapes[value] = (
+                self.extents.of_shape(value) if view is None or view.base is value else view.shape
+            )
         return self._shapes[value]
 
     def axes(self, node: Node, slot: int = 1) -> list[int] | None:
@@ -125,8 +129,10 @@ class Views:
         sizes = self.extents.of_shape(value)
         if sizes is None:
             return None
-        dims = tuple(coalesced([Term(size, axis, 1)]) for axis, size in enumerate(sizes))
-        return View(value, dims, (0,) * len(sizes))
+        if sizes not in self._bases:
+            dims = tuple(coalesced([Term(size, axis, 1)]) for axis, size in enumerate(sizes))
+            self._bases[sizes] = dims, (0,) * len(sizes)
+        return View(value, *self._bases[sizes])
 
     def branch(self, node: Node) -> Graph | None:
         """Return the branch that an If takes, where sizes decide."""
