@@ -77,23 +77,19 @@ class ActivationCall(KernelCall):
 
     @property
     def x(self) -> EsTensor:
-        return self._once("x", lambda: self._inputs[self._sources()["x"]])
+        return self._once("x", lambda: self._inputs[self._values()["x"]])
 
     @property
     def bias(self) -> EsTensor | None:
         """The vector that is added to x; None without one, or if the kernel takes none."""
-        return self._optional("bias")
+        return self._source("bias")
 
     @property
     def gate(self) -> EsTensor | None:
         """The factor; None without one, if x is packed, or if the kernel takes none."""
-        return self._optional("gate")
+        return self._source("gate")
 
-    def _optional(self, name: str) -> EsTensor | None:
-        value = self._sources().get(name)
-        return None if value is None else self._once(name, lambda: self._inputs[value])
-
-    def _sources(self) -> dict[str, Value]:
+    def _values(self) -> dict[str, Value]:
         own, gate = self.description, self._own_gate()
         if self._is_packed and gate is not None and gate.packed is not None:
             return {"x": gate.packed}
@@ -112,7 +108,7 @@ class ActivationCall(KernelCall):
     def begin(self) -> None:
         gate = self._own_gate()
         result = self.description.result if gate is None else gate.result
-        self._begin([result], list(self._sources().values()))
+        self._begin([result], list(self._values().values()))
 
     def finish(self, output: Any, known: Known) -> EsGraph:
         result = self._result(output)
@@ -123,7 +119,7 @@ class ActivationCall(KernelCall):
         return graph
 
     def needs(self) -> Collection[str]:
-        return self._sources()
+        return self._values()
 
     def numbers(self) -> Collection[str]:
         swish = {ActivationKind.SILU, ActivationKind.SWISH}  # one with alpha 1, and any other

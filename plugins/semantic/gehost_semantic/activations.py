@@ -17,7 +17,7 @@ from gehost_semantic.bodies import has_body, is_same, views_of_body
 from gehost_semantic.extents import Extent
 from gehost_semantic.kernel_call import nodes_between
 from gehost_semantic.layout_rules import CASTS, LAYOUTS
-from gehost_semantic.view import is_whole
+from gehost_semantic.view import is_whole, only_reader
 from gehost_semantic.views import Views
 
 PLAIN_FUNCTIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
@@ -132,16 +132,14 @@ class Function:
 
 def function_behind(views: Views, value: Value, compute: DataType | None) -> Function | None:
     """Return the function that alone reads a tensor, computed in a type."""
-    readers = list(value.readers)
-    reader = readers[0] if len(readers) == 1 else None
-    if isinstance(reader, Node) and reader.op in PLAIN_FUNCTIONS:
-        behind = reader.outputs[0]
-        if behind is not None and reader.graph is value.graph:
-            return Function(PLAIN_FUNCTIONS[reader.op], 1.0, behind)
+    reader = only_reader(value)
+    behind = reader.outputs[0] if reader is not None and reader.op in PLAIN_FUNCTIONS else None
+    if reader is not None and behind is not None:
+        return Function(PLAIN_FUNCTIONS[reader.op], 1.0, behind)
     for _, item in activations(views):
         if isinstance(item, Activation) and item.x is value and item.compute == compute:
             inside = set(nodes_between([item.result], [value]))
-            if all(reader in inside for reader in readers):
+            if all(reader in inside for reader in value.readers):
                 return Function(item.kind.value, item.alpha, item.result)
     return None
 
@@ -499,9 +497,8 @@ def _addend(views: Views, x: Value, shape: tuple[Extent, ...]) -> tuple[Value, V
 
 
 def _gate(views: Views, x: Value, result: Value, shape: tuple[Extent, ...]) -> Gate | None:
-    readers = list(result.readers)
-    reader = readers[0] if len(readers) == 1 else None
-    if not isinstance(reader, Node) or reader.op != "Mul" or reader.graph is not result.graph:
+    reader = only_reader(result)
+    if reader is None or reader.op != "Mul":
         return None
     others = [operand for operand in reader.inputs if operand is not None and operand is not result]
     behind = reader.outputs[0]

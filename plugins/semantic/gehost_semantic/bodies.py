@@ -35,11 +35,11 @@ def views_of_body(node: Node) -> Views | None:
     return cast("Views | None", cached[1])
 
 
-def is_same(views: Views, first: Value, second: Value) -> bool:
+def is_same(views: Views, first: Value | None, second: Value | None) -> bool:
     """Whether two tensors have equal elements, but for casts."""
     one, other = views.of(first), views.of(second)
     if one is None or other is None:
-        return first is second
+        return first is not None and first is second
     return one == replace(other, casts=one.casts)
 
 

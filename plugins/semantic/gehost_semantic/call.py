@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from gehost_semantic.layouts import (
     relaid,
     size_of,
     way_up,
+    words_of,
 )
 from gehost_semantic.projections import Projections, projections
 from gehost_semantic.sources import PLAIN, Sources
@@ -266,9 +266,8 @@ class AttentionCall(KernelCall):
         letters = PLAIN[name].split()
         target = layout_of(text, dict(zip(letters, source, strict=True)))
         dims = dict(zip(letters, view.dims, strict=True))
-        words = [word.strip("()").split() for word in re.findall(r"\([^()]*\)|\w+", text)]
         expected = tuple(
-            coalesced(term for letter in word for term in dims[letter]) for word in words
+            coalesced(term for letter in word for term in dims[letter]) for word in words_of(text)
         )
         for value in way_up(self._views, new, view.base)[::-1]:
             own = self._views.of(value)

@@ -111,6 +111,15 @@ class KernelCall:
             cached = self._tensors[name] = make()
         return cached
 
+    def _values(self) -> Mapping[str, Value]:
+        """Return the tensors of the graph that the kernel may get, by name."""
+        return {}
+
+    def _source(self, name: str) -> EsTensor | None:
+        """Return one of the sources; None where there is none of the name."""
+        value = self._values().get(name)
+        return None if value is None else self._once(name, lambda: self._inputs[value])
+
     def _begin(self, results: Sequence[Value], sources: Sequence[Value]) -> None:
         region, first = region_between(results, sources), results[0]
         if region is None:

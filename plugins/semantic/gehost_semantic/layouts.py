@@ -23,7 +23,7 @@ def layout_of(text: str, axes: Mapping[str, Sequence[Atom]]) -> Layout:
     Raises:
         PassError: it does not name each axis once.
     """
-    words = _words(text)
+    words = words_of(text)
     if sorted(chain.from_iterable(words)) != sorted(axes):
         raise PassError(
             f"layout: {text!r} must name each of {', '.join(axes)} once",
@@ -33,7 +33,7 @@ def layout_of(text: str, axes: Mapping[str, Sequence[Atom]]) -> Layout:
 
 
 @cache
-def _words(text: str) -> Sequence[Sequence[str]]:
+def words_of(text: str) -> Sequence[Sequence[str]]:
     """Return the names of each axis of a layout."""
     return [word.strip("()").split() for word in re.findall(r"\([^()]*\)|\w+", text)]
 

@@ -9,6 +9,7 @@ from typing import cast
 from gehost import Node, Refused, Value
 from gehost_semantic.activations import Function, function_behind
 from gehost_semantic.extents import Extent
+from gehost_semantic.view import only_reader
 from gehost_semantic.views import Views
 
 
@@ -90,9 +91,8 @@ def _linear(views: Views, node: Node) -> Linear:
         if not _is_bias(views, addend, size):
             raise Refused("bias", f'"{addend.name}" is no constant vector as wide as the product')
         return replace(linear, bias=addend)
-    readers = list(product.readers)
-    reader = readers[0] if len(readers) == 1 else None
-    if not isinstance(reader, Node) or reader.op != "Add" or reader.graph is not node.graph:
+    reader = only_reader(product)
+    if reader is None or reader.op != "Add":
         return linear
     others = [
         operand for operand in reader.inputs if operand is not None and operand is not product

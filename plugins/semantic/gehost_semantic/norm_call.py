@@ -116,7 +116,7 @@ class NormCall(KernelCall):
 
     @property
     def x(self) -> EsTensor:
-        return self._once("x", lambda: self._inputs[self._sources()["x"]])
+        return self._once("x", lambda: self._inputs[self._values()["x"]])
 
     @property
     def scale(self) -> EsTensor:
@@ -137,18 +137,14 @@ class NormCall(KernelCall):
     @property
     def residual(self) -> EsTensor | None:
         """What is added to x; None if x is no sum, or the kernel takes none."""
-        return self._part("residual")
+        return self._source("residual")
 
     @property
     def residual_bias(self) -> EsTensor | None:
         """The vector that is added to x first; None without one."""
-        return self._part("residual_bias")
+        return self._source("residual_bias")
 
-    def _part(self, name: str) -> EsTensor | None:
-        value = self._sources().get(name)
-        return None if value is None else self._once(name, lambda: self._inputs[value])
-
-    def _sources(self) -> dict[str, Value]:
+    def _values(self) -> dict[str, Value]:
         """Return the tensors of the graph by name."""
         own, parts = self.description, self._parts
         results = {"x": own.x, "scale": own.scale, "bias": own.bias}
@@ -213,12 +209,12 @@ class NormCall(KernelCall):
         own = self.description
         last = own.result if self._function is None else self._function.result
         if self._parts is not None:
-            region = region_between([last], list(self._sources().values()))
+            region = region_between([last], list(self._values().values()))
             if region is None or shared_by(region, [last, own.x]):
                 self._parts = None  # the graph's own sum stays
             else:
                 self._sums = [value for value in region.outputs if self._is_sum(value)]
-        self._begin([last, *self._sums], list(self._sources().values()))
+        self._begin([last, *self._sums], list(self._values().values()))
 
     def _is_sum(self, value: Value) -> bool:
         """Whether a tensor is x, or x in another element type."""
@@ -263,7 +259,7 @@ class NormCall(KernelCall):
         return es.Identity(total) if place else total
 
     def needs(self) -> Collection[str]:
-        return [name for name in self._sources() if name != "bias" or "bias" in self.takes]
+        return [name for name in self._values() if name != "bias" or "bias" in self.takes]
 
     def numbers(self) -> Collection[str]:
         own, results = self.description, ["epsilon"]

@@ -14,12 +14,12 @@ from typing import TypeAlias, cast
 
 from gehost import DataType, Graph, Node, Refused, Value
 from gehost_semantic.activations import Function, function_behind
-from gehost_semantic.bodies import has_body, views_of_body
+from gehost_semantic.bodies import has_body, is_same, views_of_body
 from gehost_semantic.extents import Extent, exact_int, total
 from gehost_semantic.layout_rules import CASTS
 from gehost_semantic.layouts import way_up
 from gehost_semantic.rotary import Rotary, rotations
-from gehost_semantic.view import Unknown, View, coalesced, is_whole
+from gehost_semantic.view import Unknown, View, coalesced, is_whole, only_reader
 from gehost_semantic.views import Views
 
 _WIDTHS = {DataType.FLOAT16: 1, DataType.BFLOAT16: 1, DataType.FLOAT: 2, DataType.DOUBLE: 3}
@@ -216,8 +216,8 @@ def _is_in_body(node: Node, core: _Core) -> bool:
         if (
             isinstance(norm, Norm)
             and (norm.kind, norm.axis + len(norm.shape), norm.scale, norm.bias) == wanted
-            and _is_same(views, norm.x, x)
-            and _is_same(views, norm.result, views.graph.outputs[0])
+            and is_same(views, norm.x, x)
+            and is_same(views, norm.result, views.graph.outputs[0])
         ):
             return isclose(norm.epsilon, core.epsilon, rel_tol=1e-3)
     return False
@@ -285,7 +285,7 @@ class _Root:
         if left is None or right is None:
             return None
         squared = left[0] if left[3] else _square(views, left[0])
-        if squared is None or not _is_same(views, squared, right[0]) or left[1:3] != right[1:3]:
+        if squared is None or not is_same(views, squared, right[0]) or left[1:3] != right[1:3]:
             return None
         return squared, left[1], left[2], True
 
@@ -305,7 +305,7 @@ class _Root:
         if norm is None or x is None or shape is None or norm[3]:
             return None
         inner, axes, tags, _ = norm
-        if not _is_same(views, inner, x) or not _spreads(tags, axes, len(shape)):
+        if not is_same(views, inner, x) or not _spreads(tags, axes, len(shape)):
             return None
         return x, axes
 
@@ -339,7 +339,7 @@ class _Root:
                             todo.append((result, result, not inverted))
                         continue
                     if other is not None and divides and own is not None:
-                        is_numerator = _is_same(views, other, squared) or (
+                        is_numerator = is_same(views, other, squared) or (
                             centred is not None and self._is_less_its_mean(other, centred, axes)
                         )
                         if is_numerator and _spreads(own, axes, len(shape)):
@@ -356,19 +356,13 @@ class _Root:
 
     def _is_less_its_mean(self, value: Value, x: Value, axes: tuple[int, ...]) -> bool:
         centre = self._centre(value)
-        return centre is not None and centre[1] == axes and _is_same(self._views, centre[0], x)
+        return centre is not None and centre[1] == axes and is_same(self._views, centre[0], x)
 
 
 def _producer(views: Views, value: Value | None) -> Node | None:
     """Return what computes a tensor, behind layout operators and casts."""
     view = views.of(value)
     return None if view is None or view.factor != 1 else view.base.producer
-
-
-def _is_same(views: Views, first: Value | None, second: Value | None) -> bool:
-    """Whether two tensors have equal elements, but for casts."""
-    one, other = views.of(first), views.of(second)
-    return one is not None and other is not None and one == replace(other, casts=one.casts)
 
 
 def _mean(views: Views, value: Value | None) -> tuple[Value, tuple[int, ...], Axes, bool] | None:
@@ -400,7 +394,7 @@ def _square(views: Views, value: Value | None) -> Value | None:
     if node is None or view is None or not is_whole(view, views.of(view.base)):
         return None
     first, second = node.inputs[0], node.input(1)
-    if node.op == "Mul" and _is_same(views, first, second):
+    if node.op == "Mul" and is_same(views, first, second):
         return first
     return first if node.op == "Pow" and views.numbers.scalar(second, views) == 2 else None
 
@@ -494,7 +488,7 @@ def _in_place(views: Views, core: _Core) -> tuple[Value, Value]:
     """Return x and the normalized tensor in one shape, [n, channels, ...]."""
     view = views.of(core.x)
     assert view is not None
-    reader = _reader(core.normalized)
+    reader = only_reader(core.normalized)
     behind = None if reader is None else reader.outputs[0]
     last, base = views.of(behind), views.shape(view.base)
     is_back = last is not None and last.base is core.normalized and _keeps_order(views, last)
@@ -515,20 +509,13 @@ def _keeps_order(views: Views, view: View) -> bool:
     return is_whole and view.factor == 1
 
 
-def _reader(value: Value) -> Node | None:
-    """Return the only user of a tensor."""
-    readers = list(value.readers)
-    reader = readers[0] if len(readers) == 1 else None
-    return reader if isinstance(reader, Node) and reader.graph is value.graph else None
-
-
 def _with_vector(views: Views, norm: Norm, op: str) -> Norm:
     """Return a norm with the scale (Mul) or bias (Add) that follows it, behind a cast."""
     value = norm.result
-    reader = _reader(value)
+    reader = only_reader(value)
     if reader is not None and reader.op in CASTS and _is_float(reader.outputs[0]):
         value = reader.outputs[0] or value
-        reader = _reader(value)
+        reader = only_reader(value)
     if reader is None or reader.op != op or len(set(reader.inputs)) != 2:
         return norm
     (vector,) = [operand for operand in reader.inputs if operand is not value]
@@ -554,7 +541,7 @@ def _is_vector(views: Views, norm: Norm, value: Value) -> bool:
 
 
 def _cast_back(norm: Norm) -> Value:
-    reader = _reader(norm.result)
+    reader = only_reader(norm.result)
     if reader is None or reader.op not in CASTS or norm.result.dtype == norm.x.dtype:
         return norm.result
     behind = reader.outputs[0]
@@ -600,7 +587,7 @@ def _residual(views: Views, norm: Norm) -> Residual | None:
 def _biased(views: Views, norm: Norm, value: Value) -> tuple[Value, Value] | None:
     """Return what a vector over the last axis is added to, and the vector."""
     node = value.producer
-    if node is None or node.op != "Add" or _reader(value) is None:
+    if node is None or node.op != "Add" or only_reader(value) is None:
         return None
     vectors = [item for item in node.inputs if item and views.shape(item) == norm.shape[-1:]]
     others = [item for item in node.inputs if item and views.shape(item) == norm.shape]

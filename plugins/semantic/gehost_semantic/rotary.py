@@ -18,6 +18,7 @@ from gehost_semantic.extents import Extent
 from gehost_semantic.layout_rules import LAYOUTS
 from gehost_semantic.layouts import way_up
 from gehost_semantic.polynomials import Factor, Function, Part, Polynomial, Polynomials
+from gehost_semantic.view import only_reader
 from gehost_semantic.views import Views
 
 
@@ -414,17 +415,14 @@ def _is_part(views: Views, value: Value, shift: int, x: Value, start: int, count
 
 def _widened(views: Views, rotary: Rotary) -> Rotary:
     """Return a rotation of a part of x that a Concat joins with the rest of x, as one of x."""
-    readers = list(rotary.result.readers)
-    join = readers[0] if len(readers) == 1 else None
-    if not isinstance(join, Node) or join.op != "Concat" or rotary.is_partial:
+    join = only_reader(rotary.result)
+    if join is None or join.op != "Concat" or rotary.is_partial or rotary.spreads:
         return rotary
     value, start = join.outputs[0], 0
     shape, x = views.shape(value), views.of(rotary.x)
     if value is None or shape is None or x is None or len(shape) != len(rotary.shape):
         return rotary
     if join.attrs["axis"] % len(shape) != len(shape) - 1 or not isinstance(shape[-1], int):
-        return rotary
-    if rotary.spreads:
         return rotary
     for operand in join.inputs:
         if operand is rotary.result:

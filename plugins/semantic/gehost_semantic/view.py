@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from gehost import DataType, Value
+from gehost import DataType, Node, Value
 from gehost_semantic.extents import Extent, Extents, total
 
 
@@ -139,6 +139,13 @@ def cut(extents: Extents, view: View, axis: int, start: Extent, size: Extent) ->
                 return replace(view, dims=dims, offsets=tuple(offsets))
         inner = inner * term.size
     return None
+
+
+def only_reader(value: Value) -> Node | None:
+    """Return the only user of a tensor, if it is a node of the same graph."""
+    readers = list(value.readers)
+    reader = readers[0] if len(readers) == 1 else None
+    return reader if isinstance(reader, Node) and reader.graph is value.graph else None
 
 
 def is_whole(view: View, base: View | None) -> bool:
