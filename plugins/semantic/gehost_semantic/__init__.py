@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gehost_semantic.call import FEATURES, AttentionCall
     from gehost_semantic.extents import Extent
     from gehost_semantic.finder import AttentionFinder
+    from gehost_semantic.kernel_call import NO_EMPTY_INPUTS, empty_problem
     from gehost_semantic.linear_call import LINEAR_FEATURES, LinearCall
     from gehost_semantic.linears import Linear
     from gehost_semantic.norm_call import NORM_FEATURES, NormCall
@@ -57,6 +58,7 @@ _HOMES = {
     "sources": ("PLAIN",),
     "finder": ("AttentionFinder",),
     "call": ("FEATURES", "AttentionCall"),
+    "kernel_call": ("NO_EMPTY_INPUTS", "empty_problem"),
     "linear_call": ("LINEAR_FEATURES", "LinearCall"),
     "linears": ("Linear",),
     "norm_call": ("NORM_FEATURES", "NormCall"),
@@ -81,6 +83,7 @@ __all__ = [
     "FEATURES",
     "LINEAR_FEATURES",
     "NORM_FEATURES",
+    "NO_EMPTY_INPUTS",
     "PLAIN",
     "ROTARY_FEATURES",
     "Activation",
@@ -114,6 +117,7 @@ __all__ = [
     "Term",
     "View",
     "Views",
+    "empty_problem",
 ]
 
 

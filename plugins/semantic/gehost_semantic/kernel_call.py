@@ -13,6 +13,7 @@ from gehost import (
     EsGraphBuilder,
     EsTensor,
     PassError,
+    PassOption,
     Refusal,
     Refused,
     Region,
@@ -23,6 +24,34 @@ from gehost import Node as GraphNode
 
 Known: TypeAlias = Mapping[str, ops.OpDef | None]
 """The operators of a compile by name; None for those whose body came with the model."""
+
+
+NO_EMPTY_INPUTS = PassOption(
+    "no_empty_inputs",
+    bool,
+    False,  # noqa: FBT003 - the default
+    "batch, lengths and images have sizes of at least 1",
+    assumption=True,
+)
+
+
+def empty_problem(sizes: Mapping[str, object], *, assumed: bool) -> str:
+    """Return why a kernel that takes no empty tensor is refused, or "".
+
+    Args:
+        sizes: by what they are.
+        assumed: those that may be 0 are not: the option ``NO_EMPTY_INPUTS``.
+    """
+    for name, size in sizes.items():
+        if size == 0:
+            return f"{name}: it is 0, and the kernel takes none such"
+    may_be = [f"{name} {size}" for name, size in sizes.items() if not isinstance(size, int)]
+    if assumed or not may_be:
+        return ""
+    return (
+        f"empty: {', '.join(may_be)} may be 0, and the kernel takes none such; "
+        "--assume no-empty-inputs takes it for granted, --dim fixes a size"
+    )
 
 
 class number(property):  # noqa: N801 - a decorator

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gehost import DataType, EsTensor, MatchResult, PassOption, Value, es, shapes
-
-if TYPE_CHECKING:
-    from gehost_semantic import Extent
 
 FUNCTIONS = PassOption(
     "functions", bool, default=True, help="write a function where the opset has no such operator"
 )
 """Off for runtimes that read no functions of the model: ``--set PASS.functions=false``."""
-NO_EMPTY_INPUTS = PassOption(
-    "no_empty_inputs",
-    bool,
-    False,  # noqa: FBT003 - the default
-    "batch, lengths and images have sizes of at least 1",
-    assumption=True,
-)
 TOLERANCES = {
     DataType.DOUBLE: 1e-14,
     DataType.FLOAT: 1e-6,
@@ -84,14 +74,6 @@ def is_near(constant: Value, expected: float, x: Value) -> bool:
 def function_problem(op: str, options: Mapping[str, Any], *, is_standard: bool) -> str:
     """Whether a function would take the place of an operator, and none may."""
     return "" if is_standard or options["functions"] else f"functions: {op} would be one"
-
-
-def empty_problem(sizes: Mapping[str, Extent], options: Mapping[str, Any]) -> str:
-    """Return which size may be 0, where the operator takes none such, or ""."""
-    for name, size in sizes.items():
-        if size == 0 or not (options["no_empty_inputs"] or isinstance(size, int)):
-            return f"empty: {name} {size} may be 0; --dim fixes it, or --assume no-empty-inputs"
-    return ""
 
 
 def dtype_problem(x: Value) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es
-from gehost_semantic import AttentionFusionPass
-
-from ._conditions import NO_EMPTY_INPUTS, empty_problem
+from gehost_semantic import NO_EMPTY_INPUTS, AttentionFusionPass, empty_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +64,7 @@ class AttentionOperatorPass(AttentionFusionPass):
             "rows": description.queries,
             "length": description.keys,
         }
-        problem = problem or empty_problem(sizes, self.options)
+        problem = problem or empty_problem(sizes, assumed=self.options["no_empty_inputs"])
         return attention.reject(problem) if problem else True
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es
-from gehost_semantic import NormFusionPass
+from gehost_semantic import NO_EMPTY_INPUTS, NormFusionPass, empty_problem
 
-from ._conditions import NO_EMPTY_INPUTS, dtype_problem, empty_problem
+from ._conditions import dtype_problem
 
 if TYPE_CHECKING:
     from gehost import EsTensor, Refusal
@@ -48,7 +48,7 @@ class GroupNormalizationPass(NormFusionPass):
         if own.node.op == "GroupNormalization":
             problem = "form: it is the operator"
         sizes = {f"axis {axis}": size for axis, size in enumerate(own.shape)}
-        problem = problem or empty_problem(sizes, self.options)
+        problem = problem or empty_problem(sizes, assumed=self.options["no_empty_inputs"])
         return norm.reject(problem) if problem else True
 
     def Replacement(self, norm: NormCall) -> EsTensor:

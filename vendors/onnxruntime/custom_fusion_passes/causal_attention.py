@@ -26,11 +26,11 @@ from gehost import (
     hookimpl,
     ops,
 )
+from gehost_semantic import NO_EMPTY_INPUTS, empty_problem
 
 from ._attention import HEADS_SECOND
 from ._instances import ATTENTION, CONSTANTS, QKV, instance
 from ._kernel_pass import KernelPass
-from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
 from ._types import RUNTIME
 
 if TYPE_CHECKING:
@@ -201,8 +201,8 @@ class OrtCausalAttentionPass(KernelPass):
             )
             if problem:
                 return problem
-        sizes = {"batch": dim_of(description.batch), "length": dim_of(description.queries)}
-        return empty_sizes(sizes, assumed=self.context.options["no_empty_inputs"])
+        sizes = {"batch": description.batch, "length": description.queries}
+        return empty_problem(sizes, assumed=self.context.options["no_empty_inputs"])
 
     def Replacement(self, attention: AttentionCall) -> EsTensor | Sequence[EsTensor]:
         total = es.Cast(attention.length("t"), to=DataType.INT32)

@@ -14,9 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gehost import REG_FUSION_PASS, CustomPassStage, DataType, es, hookimpl, ops
-from gehost_semantic import NormFusionPass
+from gehost_semantic import NO_EMPTY_INPUTS, NormFusionPass, empty_problem
 
-from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
 from ._types import dtype_name, no_kernel
 
 if TYPE_CHECKING:
@@ -120,9 +119,8 @@ class OrtGroupNormPass(NormFusionPass):
                 f"groups: {channels} channels in {norm.groups}, not an even number in each"
             )
         sizes = {"batch": batch, "height": height, "width": width}
-        problem = no_kernel(self.context, GROUP, own.x) or empty_sizes(
-            {name: dim_of(size) for name, size in sizes.items()},
-            assumed=self.context.options["no_empty_inputs"],
+        problem = no_kernel(self.context, GROUP, own.x) or empty_problem(
+            sizes, assumed=self.context.options["no_empty_inputs"]
         )
         return norm.reject(problem) if problem else True
 

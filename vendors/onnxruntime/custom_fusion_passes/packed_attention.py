@@ -27,7 +27,7 @@ from gehost import (
 )
 
 from ._instances import ATTENTION, CONSTANTS, KEEP, instance
-from ._kernel_pass import KernelPass, empty_problem, mask_of_kernel
+from ._kernel_pass import KernelPass, mask_of_kernel, zero_problem
 from .unpacked_attention import multi_head_attention
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class OrtPackedAttentionPass(KernelPass):
     kernel = KERNEL
 
     def problem(self, attention: AttentionCall) -> str:
-        return empty_problem(attention)
+        return zero_problem(attention)
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         packed = attention.projections()

@@ -28,10 +28,9 @@ from gehost import (
     es,
     ops,
 )
-from gehost_semantic import RotaryFusionPass
+from gehost_semantic import NO_EMPTY_INPUTS, RotaryFusionPass, empty_problem
 
 from ._instances import instance
-from ._kernels import NO_EMPTY_INPUTS, empty_sizes
 from ._shapes import remove_dead
 from ._types import dtype_name, no_kernel, not_float
 
@@ -131,7 +130,7 @@ class OrtRotaryPass(RotaryFusionPass):
         if len(own.positions) > 1:  # the caches then have no row
             batch = (own.result.shape or ())[own.positions[0]]
             assumed = self.context.options["no_empty_inputs"]
-            problem = problem or empty_sizes({"batch": batch}, assumed=assumed)
+            problem = problem or empty_problem({"batch": batch}, assumed=assumed)
         return rotary.reject(problem) if problem else True
 
     def Replacement(self, rotary: RotaryCall) -> EsTensor:

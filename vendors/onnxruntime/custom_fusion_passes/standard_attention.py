@@ -33,12 +33,11 @@ from gehost import (
     es,
     hookimpl,
 )
-from gehost_semantic import PLAIN
+from gehost_semantic import NO_EMPTY_INPUTS, PLAIN, empty_problem
 
 from ._attention import HEADS_SECOND
 from ._instances import ATTENTION, CONSTANTS, KEEP, QKV, instance
 from ._kernel_pass import ROWS, KernelPass
-from ._kernels import NO_EMPTY_INPUTS, dim_of, empty_sizes
 from ._masks import held_by
 from ._shapes import shape_of
 from ._types import dtype_name
@@ -121,10 +120,7 @@ class OrtStandardAttentionPass(KernelPass):
             "rows": description.queries,
             "length": description.keys,
         }
-        return empty_sizes(
-            {name: dim_of(size) for name, size in sizes.items()},
-            assumed=self.context.options["no_empty_inputs"],
-        )
+        return empty_problem(sizes, assumed=self.context.options["no_empty_inputs"])
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         mask = attention.full_mask

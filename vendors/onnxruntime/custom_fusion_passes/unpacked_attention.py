@@ -28,11 +28,11 @@ from gehost import (
     hookimpl,
     ops,
 )
+from gehost_semantic import NO_EMPTY_INPUTS
 
 from ._attention import added_constant
 from ._instances import ATTENTION, KEEP, QKV, instance
-from ._kernel_pass import KernelPass, empty_problem, mask_of_kernel
-from ._kernels import NO_EMPTY_INPUTS
+from ._kernel_pass import KernelPass, mask_of_kernel, zero_problem
 from ._shapes import shape_of
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class OrtAttentionPass(KernelPass):
         return status
 
     def problem(self, attention: AttentionCall) -> str:
-        return empty_problem(attention)
+        return zero_problem(attention)
 
     def Replacement(self, attention: AttentionCall) -> EsTensor:
         rows = ("b t (h d)", "b t (h v)"), ("b t h d", "b t h v")
