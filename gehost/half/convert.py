@@ -74,18 +74,10 @@ from gehost.verify.retype import HALF, element_types, holds
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
 _KEPT = (
-    frozenset(("Range", "CumSum", "RandomNormal", "RandomNormalLike", "RandomUniform"))
-    .union(
-        (
-            "RandomUniformLike",
-            "Multinomial",
-            "Bernoulli",
-            "NonMaxSuppression",
-            "RoiAlign",
-            "GridSample",
-        )
-    )
-    .union(("AffineGrid", "BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"))
+    frozenset(("AffineGrid", "Bernoulli", "BlackmanWindow", "CumSum", "GridSample"))
+    .union(("HammingWindow", "HannWindow", "MelWeightMatrix", "Multinomial", "NonMaxSuppression"))
+    .union(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range"))
+    .union(("RoiAlign",))
 )
 """Operators whose numbers half is too coarse for, or whose draws would be others."""
 _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
