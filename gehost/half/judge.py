@@ -59,7 +59,7 @@ class Rounding:
     lost: str
     """What is not finite with them alone, or ""."""
     distance: float = 0.0
-    """The largest of the outputs that are, relative, root mean square."""
+    """The largest of the outputs that are, relative, root mean square; of zeros absolute."""
     others: tuple[str, ...] = ()
     """Outputs whose integers or sizes are others: roundings decide what is selected or counted."""
 
@@ -158,7 +158,7 @@ def rounding(
             result = actual.get(name)
             if result is None or result.shape != array.shape:
                 others[name] = None
-            elif array.dtype != np.float32:
+            elif array.dtype not in (np.float32, np.float64):
                 if not np.array_equal(array, result):
                     others[name] = None
             elif bool((np.isfinite(array) & ~np.isfinite(result)).any()):
@@ -171,10 +171,10 @@ def rounding(
 def _distance(expected: Array, actual: Array) -> float:
     finite = np.isfinite(expected)
     wide = expected[finite].astype(np.float64)
-    if not wide.any():
+    if not wide.size:
         return 0.0
     off = actual[finite].astype(np.float64) - wide
-    return float(np.sqrt(np.mean(off**2) / np.mean(wide**2)))
+    return float(np.sqrt(np.mean(off**2) / (np.mean(wide**2) or 1)))
 
 
 def with_rounded_weights(

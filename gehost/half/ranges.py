@@ -92,7 +92,8 @@ def ranges(
             name = waiting.pop()
             if name not in outside and whole.get(name, 0) > LARGEST:
                 outside.add(name)
-                waiting += (*producer[name].input, *captures(producer[name]))
+                if name in producer:
+                    waiting += (*producer[name].input, *captures(producer[name]))
     return outside, lines
 
 

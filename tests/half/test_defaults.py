@@ -100,3 +100,16 @@ def test_a_default_that_half_lacks_keeps_float32(name: str) -> None:
     found = kinds(to_float16(source).model)
     exact = {"big", "more"} if name == "big" else {"eps"}
     assert {other for other, kind in found.items() if kind == FLOAT} == exact
+
+
+def test_a_fill_that_is_a_default_reaches_an_output() -> None:
+    """The walk up from the output ends at the input."""
+    source = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 20]>
+        g (float[4, 8] x, float[8] d) => (float[4, 8] y) { h = Relu (x) y = Add (h, d) }"""
+    )
+    fill = np.full(8, -1e30, np.float32)
+    source.graph.initializer.append(onnx.numpy_helper.from_array(fill, "d"))
+    feed = {"x": np.ones((4, 8), np.float32)}
+    half = to_float16(source, keep_io=True, feeds=[feed]).model
+    np.testing.assert_array_equal(Runner(half).run(feed)["y"], np.full((4, 8), -1e30, np.float32))

@@ -162,3 +162,26 @@ def test_other_sizes_and_integers_are_named() -> None:
     result = judge(model, to_float16(model), [{"x": np.full(40, 0.30001, np.float32)}])
     assert result.equal
     assert result.note.endswith('; other integers or sizes in "y", "i"')
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "note"),
+    [
+        ("a = Mul (x, k) b = Mul (a, k) c = Mul (b, o) d = Mul (c, o) y = Cast <to = 11> (d)",
+         "double", "not finite in float16"),
+        ("a = Add (x, twelve) b = Sigmoid (a) y = Floor (b)", "float",
+         "off by 1 (relative, root mean square), more than roundings explain"),
+    ],
+    ids=["double", "zeros"],
+)  # fmt: skip
+def test_outputs_of_each_kind_of_float_are_judged(body: str, result: str, note: str) -> None:
+    """Doubles that are infinite, and zeros that are ones, are no roundings."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[4, 8] x) => ({result}[4, 8] y) <float k = {{1000}}, float o = {{0.00024414}},
+            float twelve = {{12}}> {{ {body} }}"""
+    )
+    model = onnx.shape_inference.infer_shapes(model)
+    verdict = judge(model, to_float16(model), [{"x": np.ones((4, 8), np.float32)}])
+    assert not verdict.equal
+    assert verdict.error.endswith(note)
