@@ -209,4 +209,11 @@ class Exact:
                 return self._sizes[scope, name] <= MOST_SCALES
             for node in self._producers[scope, name][:1]:
                 name = node.input[0] if node.op_type in MOVES and node.input else name
-        return False
+        function = self._functions.get(scope)
+        slots = [] if function is None else [i for i, x in enumerate(function.input) if x == name]
+        return any(
+            self._is_small(caller, item)
+            for slot in slots
+            for caller, call in self._calls[scope]
+            for item in call.input[slot : slot + 1]
+        )

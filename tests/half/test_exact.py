@@ -30,6 +30,7 @@ _ANGLES = {
         else_branch = e () => (float[6, 8] w) { w = Add (p, f) }> y = Cos (a)""",
     "function reads it": "a = Mul (p, f) y = own.Turn (a)",
     "function makes it": "a = own.Angle (p, f) y = Cos (a)",
+    "function multiplies it": "m = Unsqueeze (f, zero) y = own.Product (p, m)",
     "function in a function": "a = Mul (p, f) y = own.Outer (a)",
     "CumSum": "a = Mul (p, f) b = CumSum (a, axis) y = Cos (b)",
     "ReduceSum": "a = Mul (p, f) b = ReduceSum (a, one) y = Cos (b)",
@@ -122,6 +123,7 @@ def _function(name: str, text: str) -> str:
 def _model(arguments: str, body: str, weights: str, result: str = "y") -> onnx.ModelProto:
     functions = {
         "Turn": _function("Turn", "(a) => (y) { b = Identity (a) y = Cos (b) }"),
+        "Product": _function("Product", "(p, m) => (y) { a = MatMul (p, m) y = Cos (a) }"),
         "Angle": _function("Angle", "(p, f) => (y) { y = Mul (p, f) }"),
         "Outer": _function("Outer", "(a) => (y) { b = Neg (a) y = own.Turn (b) }"),
         "As": """<domain: "own", opset_import: ["": 20]> As <to> (g) => (y)
