@@ -1,9 +1,9 @@
 """Which values of a model must not be rounded to float16: angles, and numbers that become integers.
 
-They are followed up from each Sin, Cos, Tan, cast to integers, box, grid, scale and limit through
-what moves, computes, adds up and selects them, also into bodies and functions and out of them, up
-to large weights and other operators. The state of a Loop or Scan that becomes one is float32
-between steps; the rest of its body is half.
+They are followed up from each Sin, Cos, Tan, cast to integers, box, grid, scale, limit and end of a
+Loop through what moves, computes, adds up and selects them, also into bodies and functions and out
+of them, up to large weights and other operators. The state of a Loop or Scan that becomes one is
+float32 between steps; the rest of its body is half.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ _OF_FIRST = (
     .union(("ReverseSequence", "Round", "SpaceToDepth", "Sqrt", "TopK", "Trilu", "Unique"))
 )
 _OF_FIRST_AND_THIRD = frozenset(("Pad", "ScatterElements", "ScatterND"))
+
+_LOGIC = frozenset(("And", "Identity", "Not", "Or"))
+_COMPARISONS = frozenset(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"))
 
 _PLACES = {
     "NonMaxSuppression": (0,),
@@ -91,6 +94,8 @@ class Exact:
             self._read(scope, nodes)
         for tensor in model.graph.initializer:
             self._sizes["", tensor.name] = prod(tensor.dims)
+        for scope, nodes in {"": model.graph, **functions}.items():
+            self._add_ends(scope, nodes)
         visited: set[_Place] = set()
         while self._waiting:
             place, why = self._waiting.pop()
@@ -107,6 +112,21 @@ class Exact:
                 terms = {(scope, term) for term in node.input[:count]}
                 if terms and node.domain in ("", "ai.onnx") and exact.issuperset(terms):
                     self.results[scope].setdefault(name, POSITION)
+
+    def _add_ends(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
+        """Add what Loops compare: it decides how often they run."""
+        loops = [node for nodes in lists_of(graph.node) for node in nodes if node.op_type == "Loop"]
+        waiting = [body.output[0].name for node in loops for body in bodies_of(node)]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            for node in self._producers[scope, name] if name not in seen else ():
+                if node.op_type in _LOGIC:
+                    waiting += node.input
+                elif node.op_type in _COMPARISONS:
+                    self.results[scope][name] = POSITION
+                    self._waiting += [((scope, item), POSITION) for item in node.input]
+            seen.add(name)
 
     def _read(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
         for body in bodies_in(graph.node):

@@ -191,6 +191,19 @@ def test_a_text_is_not_rounded() -> None:
     assert result["y"].tolist() == ["2049", "1", "2", "3"]
 
 
+def test_the_end_of_a_loop_is_not_rounded() -> None:
+    """Steps of 0.003 are less than half of half's from 4 on."""
+    body = """a = MatMul (x, w) d = Mul (q, minus) last, y = Loop (, go, d) <body = b (int64 step,
+        bool more, float s) => (bool next, float t, float u) {
+            t = Add (s, small) next = Less (t, five) u = Identity (t) }>"""
+    weights = "float minus = {-1}, float small = {0.003}, float five = {5}, bool go = {1}"
+    model = _model("float[1, 8] x, float q", body, weights, "float[r] y, float[1, 8] a")
+    tensor = onnx.numpy_helper.from_array(np.full((8, 8), 0.1, np.float32), "w")
+    model.graph.initializer.append(tensor)
+    feeds = {"x": np.ones((1, 8), np.float32), "q": np.array(-3, np.float32)}
+    assert _off(model, feeds) < 5e-3
+
+
 def test_boxes_are_not_rounded_before_they_are_selected() -> None:
     """An offset for each class moves boxes to where half has steps of 32 pixels."""
     body = """b = Mul (p, one) g = Cast <to = 1> (n) o = Mul (g, side) q = Unsqueeze (o, last)
