@@ -23,7 +23,7 @@ from gehost import GehostError, Host
 from gehost.half import to_float16
 from gehost.half.judge import judge
 from gehost.verify import make_feeds
-from tools.runtime.half import ROOT, host, loads
+from tools.runtime.half import ROOT, every_pass, loads
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 HALF = onnx.TensorProto.FLOAT16
@@ -63,7 +63,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="models whose name starts so")
     only: str = parser.parse_args().only
-    passes: Host = host()
+    passes = Host(every_pass())
     right = wrong = 0
     with tempfile.TemporaryDirectory() as directory:
         for path, feeds in models(only):

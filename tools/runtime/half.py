@@ -3,8 +3,10 @@
 DIR is what ``tools/models/half.py`` wrote. Each file is compiled with all passes of the vendor; a line has the kernels
 that it got (A Attention, M MultiHeadAttention, Q GroupQueryAttention, S skip norms, N other norms, R RotaryEmbedding,
 G BiasGelu, K QuickGelu, C Conv, B BatchNormalization that is left), those of the float32 twin, and the verdict of
-``gehost.verify`` under no, right and left padding. A second compile must write the same bytes. Exit code 1 where a
-count, a number or a byte differs; files that no runtime loads have to be refused.
+``gehost.verify`` under no, right and left padding. A second compile must write the same bytes. Where a file has fewer
+kernels than its twin, ``gehost explain`` names the cause; the last lines count the causes, and what computes in float32.
+Exit code 1 where a number or a byte differs, or a kernel is missing without a cause that the twin lacks; files that no
+runtime loads have to be refused.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ import onnx.helper
 import onnxruntime
 
 from gehost import GehostError, Host, HostOptions, verify
+from gehost.diagnose.explain.findings import Outcome
+from gehost.diagnose.explain.run import explain
+from gehost.verify.retype import element_types
 
 ROOT = Path(__file__).parents[2]
 LETTERS = {
@@ -40,15 +45,26 @@ LETTERS = {
     "FusedConv": "C",
     "BatchNormalization": "B",
 }
+PASSES = {
+    "A": ("OrtAttentionPass",),
+    "M": ("OrtAttentionPass",),
+    "Q": ("OrtCausalAttentionPass",),
+    "S": ("OrtSkipNormPass", "OrtSkipRmsNormPass"),
+    "N": ("LayerNormalizationFusionPass", "RMSNormalizationFusionPass"),
+    "R": ("OrtRotaryPass",),
+    "G": ("OrtBiasGeluPass",),
+    "K": ("OrtQuickGeluPass",),
+}
+"""The passes that write each kernel."""
 FORMS = ("f32", "f16", "bf16", "occ", "ortc")
 
 
-def host() -> Host:
-    """A host with all vendors, and all passes for ONNX Runtime."""
+def every_pass() -> HostOptions:
+    """All vendors, and all passes for ONNX Runtime."""
     vendors = [ROOT / "vendors"]
     every = Host(HostOptions(vendors=vendors, plugins=False)).passes
     names = [spec.name for spec in every if spec.vendor == "onnxruntime"]
-    return Host(HostOptions(vendors=vendors, enable=names, assume=["no-empty-inputs"]))
+    return HostOptions(vendors=vendors, enable=names, assume=["no-empty-inputs"])
 
 
 def feeds(path: Path, inputs: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
@@ -77,19 +93,54 @@ def loads(path: Path) -> bool:
     return True
 
 
+def causes(path: Path, letter: str, options: HostOptions) -> Counter[str]:
+    """Why passes left candidates for a kernel, without names of nodes."""
+    return Counter(
+        f"{name}: {finding.cause}"
+        for name in PASSES.get(letter, ())
+        for finding in explain(path, name, options).findings
+        if finding.outcome in (Outcome.REFUSED, Outcome.MISSED) and not finding.is_shallow
+    )
+
+
+def held_back(
+    path: Path, twin: Path, missing: Counter[str], options: HostOptions
+) -> Counter[str] | None:
+    """Why a file has fewer kernels than its twin; None where that explains not each of them."""
+    every = Counter[str]()
+    for letter, count in missing.items():
+        new = causes(path, letter, options) - causes(twin, letter, options)
+        if new.total() < count:
+            return None
+        every += new
+    return every
+
+
+def in_float32(path: Path) -> Counter[str]:
+    """What computes in float32 in a file of half: operators that have such a result."""
+    model = onnx.load(path, load_external_data=False)
+    types = element_types(model)
+    return Counter(
+        node.op_type
+        for node in model.graph.node
+        if node.op_type not in ("Cast", "Constant")
+        and types.get(node.output[0]) == onnx.TensorProto.FLOAT
+    )
+
+
 def counted(
     path: Path, compiled: Path, inputs: dict[str, np.ndarray], passes: Host
-) -> tuple[str, str]:
+) -> tuple[Counter[str], str]:
     """The kernels of a compiled file, and the verdict on its numbers."""
     try:
         passes.compile(path, compiled)
         again = compiled.with_suffix(".again.onnx")
         passes.compile(compiled, again)
     except GehostError as error:
-        return "", f"refused{'' if loads(path) else ' (nor does the runtime load it)'}: {error}"
+        refused = f"refused{'' if loads(path) else ' (nor does the runtime load it)'}: {error}"
+        return Counter(), refused
     nodes = onnx.load(compiled, load_external_data=False).graph.node
-    counts = Counter(LETTERS[node.op_type] for node in nodes if node.op_type in LETTERS)
-    kernels = " ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
+    kernels = Counter(LETTERS[node.op_type] for node in nodes if node.op_type in LETTERS)
     if compiled.read_bytes() != again.read_bytes():
         return kernels, "a second compile changes it"
     try:
@@ -99,37 +150,72 @@ def counted(
     return kernels, result.summary()
 
 
+def text(kernels: Counter[str]) -> str:
+    return " ".join(f"{count} {letter}" for letter, count in sorted(kernels.items()))
+
+
+class Table:
+    """Compares files with their twins, prints a line for each, and counts causes."""
+
+    def __init__(self, exports: Path, scratch: Path) -> None:
+        self.wrong = 0
+        self.causes = Counter[str]()
+        self.float32 = Counter[str]()
+        self._exports, self._scratch = exports, scratch
+        self._options = every_pass()
+        self._host = Host(self._options)
+
+    def add(self, stem: str) -> None:
+        """All forms of an export."""
+        inputs = dict(np.load(self._exports / f"{stem.partition('.')[0]}.npz"))
+        twin = Counter[str]()
+        for form in FORMS:
+            path, compiled = (at / f"{stem}.{form}.onnx" for at in (self._exports, self._scratch))
+            if not path.exists():
+                print(f"{path.stem:22} not made")
+                continue
+            kernels, verdict = counted(path, compiled, inputs, self._host)
+            twin = kernels if form == "f32" else twin
+            same = kernels == twin
+            print(
+                f"{path.stem:22} {text(kernels):20} {'' if same else f'({text(twin)})':22} "
+                f"{verdict[:110]}",
+                flush=True,
+            )
+            if verdict.startswith("refused (nor"):
+                continue
+            why: Counter[str] | None = Counter()
+            if not same:
+                first = self._exports / f"{stem}.f32.onnx"
+                why = held_back(path, first, twin - kernels, self._options)
+            self.wrong += why is None or not verdict.startswith("equal")
+            self.causes += why or Counter()
+            if form != "f32" and compiled.exists():
+                self.float32 += in_float32(compiled)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("exports", type=Path)
     parser.add_argument("--only", default="", help="files whose name starts so")
     options = parser.parse_args()
-    passes, wrong = host(), 0
     stems = sorted({path.name.rsplit(".", 2)[0] for path in options.exports.glob("*.onnx")})
     with tempfile.TemporaryDirectory() as directory:
+        table = Table(options.exports, Path(directory))
         for stem in stems:
-            if not stem.startswith(options.only):
-                continue
-            inputs = dict(np.load(options.exports / f"{stem.partition('.')[0]}.npz"))
-            twin = ""
-            for form in FORMS:
-                path = options.exports / f"{stem}.{form}.onnx"
-                if not path.exists():
-                    print(f"{path.stem:22} not made")
-                    continue
-                kernels, verdict = counted(path, Path(directory, path.name), inputs, passes)
-                twin = kernels if form == "f32" else twin
-                same = kernels == twin
-                invalid = verdict.startswith("refused (nor")
-                wrong += not invalid and (not same or not verdict.startswith("equal"))
-                print(
-                    f"{path.stem:22} {kernels:20} {'' if same else f'({twin})':22} {verdict[:110]}",
-                    flush=True,
-                )
+            if stem.startswith(options.only):
+                table.add(stem)
+    for title, counts in (
+        ("kernels that the float32 twin has, held back by", table.causes),
+        ("float32 between the half nodes", table.float32),
+    ):
+        print(f"{title}:{'' if counts else ' none'}")
+        for name, count in counts.most_common():
+            print(f"{count:6} x {name}")
     print(
-        f"{wrong} files differ from their float32 twin, in kernels or numbers, or by a second compile"
+        f"{table.wrong} files differ from their float32 twin, in numbers, kernels or a second compile"
     )
-    return bool(wrong)
+    return bool(table.wrong)
 
 
 if __name__ == "__main__":
