@@ -38,7 +38,7 @@ BY_ANOTHER = {
     "diagnose/test_show.py": ["cli/show.py", "diagnose/at_stage.py"],
     "es/test_graph.py": ["es/outputs.py"],
     "half/test_bodies.py": ["half/names.py"],
-    "half/test_convert.py": ["half/reasons.py"],
+    "half/test_convert.py": ["half/check.py", "half/operators.py", "half/reasons.py"],
     "host/test_dumper.py": ["host/readable.py", "ir/files/skeleton.py"],
     "passes/cleanup/test_pairs.py": ["passes/cleanup/views.py"],
     "host/test_leftovers.py": ["ir/usage.py"],

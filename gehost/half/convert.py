@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.helper
-import onnx.shape_inference
 
-from gehost.errors import ModelError, one_line
+from gehost.half.check import check_types
 from gehost.half.exact import Exact
 from gehost.half.names import (
     NAMED,
-    bodies_of,
     body_nodes,
     first_of,
     handed_out,
@@ -31,6 +29,15 @@ from gehost.half.names import (
     rename_captured,
     states_of,
 )
+from gehost.half.operators import (
+    gives_half,
+    has_kernel,
+    key_of,
+    reason_of,
+    retype,
+    schema_of,
+    takes_half,
+)
 from gehost.half.ranges import ranges
 from gehost.half.reasons import (
     ASKED,
@@ -38,7 +45,6 @@ from gehost.half.reasons import (
     CLOSE,
     FLOAT,
     LARGEST,
-    QUANTIZED,
     RANGE,
     UNKNOWN,
     WHOLE,
@@ -58,31 +64,14 @@ from gehost.half.weights import (
     with_default_inputs,
     without_default_inputs,
 )
-from gehost.infer import infer_model
-from gehost.infer.findings import type_findings
-from gehost.infer.local import Inferrer
-from gehost.ir.model import Model
+from gehost.ir.bodies import bodies_of, captures, declare_as, lists_of, node_lists, unique_names
 from gehost.ir.node import op_name
-from gehost.ir.schemas import schema_at
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import DataType
-from gehost.kernels import NO_TARGET, Target, float32_inputs, kernels
-from gehost.ops import OpRegistry
-from gehost.verify.bodies import captures, declare_as, lists_of, node_lists, unique_names
-from gehost.verify.feeds import without_weights
+from gehost.kernels import NO_TARGET, Target, float32_inputs
 from gehost.verify.retype import HALF, element_types, holds
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
-_KEPT = (
-    frozenset(("AffineGrid", "Bernoulli", "BlackmanWindow", "CumSum", "GridSample"))
-    .union(("HammingWindow", "HannWindow", "MelWeightMatrix", "Multinomial", "NonMaxSuppression"))
-    .union(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range"))
-    .union(("RoiAlign",))
-)
-"""Operators whose numbers half is too coarse for, or whose draws would be others."""
-_INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
-    ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv")
-)
 _BODIES = ("If", "Loop", "Scan")
 Array = np.ndarray[Any, Any]
 
@@ -145,7 +134,7 @@ def to_float16(
         if functions.issuperset(conversion.called):
             break
         functions |= conversion.called  # what keeps float32 whole calls them in it
-    _check(model, converted)
+    check_types(model, converted)
     with_default_inputs(converted, version)
     return HalfConversion(
         converted,
@@ -280,7 +269,7 @@ class _Conversion:
         while waiting:
             nodes, entry = waiting.pop()
             for node in nodes:
-                key = _key(node)
+                key = key_of(node)
                 if key not in self._functions:
                     continue
                 argument = tuple(entry.get(name) if name else None for name in node.input)
@@ -530,7 +519,7 @@ class _Conversion:
             if half and is_float and self._gives_half(node, slot, opsets):
                 scope.half.add(name)
         if any(name in scope.half for name in node.output):
-            _retype(copy)
+            retype(copy)
         return [*before, copy]
 
     def _carry(self, node: onnx.NodeProto, carried: set[str]) -> None:
@@ -554,7 +543,7 @@ class _Conversion:
         self._call(body_nodes(node))
 
     def _call(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        keys = set(map(_key, nodes))
+        keys = set(map(key_of, nodes))
         self.called.update(keys.intersection(self._functions))
 
     def _read(self, name: str, scope: _Scope, before: list[onnx.NodeProto], *, half: bool) -> str:
@@ -647,27 +636,21 @@ class _Conversion:
             if self._cautious:
                 return BODY
             return "" if self._outside.isdisjoint(captures(node)) else RANGE
-        if node.op_type in _KEPT or _trains(node):
-            return UNKNOWN
-        if node.op_type in _INTEGER_KERNELS:
-            return QUANTIZED
-        key = _key(node)
+        if why := reason_of(node):
+            return why
+        key = key_of(node)
         if key in self._functions:
             if key not in self._float_functions:
                 return ""
             if not self._outside.isdisjoint((*node.input, *node.output)):
                 return RANGE
             return BODY if self._cautious else WHOLE
-        if _schema(node, opsets) is not None:
+        if schema_of(node, opsets) is not None:
             return ""
         return "" if self._has_kernel(node) else UNKNOWN
 
     def _has_kernel(self, node: onnx.NodeProto, kind: DataType = DataType.FLOAT16) -> bool:
-        operator = f"{node.domain}::{node.op_type}"
-        return any(
-            self._target.kernel(operator, kind, runtime)
-            for runtime in {row.runtime for row in kernels() if row.operator == operator}
-        )
+        return has_kernel(node, self._target, kind)
 
     def _takes_half(
         self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int], scope: _Scope
@@ -677,21 +660,19 @@ class _Conversion:
             before = max(0, len(node.input) - len(body.input))  # of a Scan of opset 8
             if slot >= before and body.input and body.input[slot - before].name in scope.carried:
                 return False
-        schema = _schema(node, opsets)
+        schema = schema_of(node, opsets)
         if schema is None or node.op_type in _BODIES:
-            if slot in self._exact.slots[_key(node)]:
+            if slot in self._exact.slots[key_of(node)]:
                 return False
             return slot not in float32_inputs(f"{node.domain}::{node.op_type}")
-        return _may_be_half(schema, schema.inputs, slot)
+        return takes_half(schema, slot)
 
     def _gives_half(self, node: onnx.NodeProto, slot: int, opsets: Mapping[str, int]) -> bool:
         """Whether a node that computes in half has it in an output."""
-        schema = _schema(node, opsets)
+        schema = schema_of(node, opsets)
         if schema is None or node.op_type in _BODIES:
             return True
-        if node.op_type == "LayerNormalization" and slot > 0:
-            return False  # mean and deviation have the type in which it computes
-        return _may_be_half(schema, schema.outputs, slot)
+        return gives_half(schema, slot)
 
     def _fresh(self, stem: str) -> str:
         name, number = stem, 1
@@ -700,19 +681,6 @@ class _Conversion:
             name = f"{stem} {number}"
         self._names.add(name)
         return name
-
-
-def _retype(node: onnx.NodeProto) -> None:
-    """Let a node that names its output's type make half."""
-    if node.op_type == "ConstantOfShape" and not node.attribute:
-        node.attribute.append(
-            onnx.helper.make_attribute("value", from_numpy(np.zeros(1, np.float16), "value"))
-        )
-    for entry in node.attribute:
-        if entry.HasField("t") and entry.t.data_type == FLOAT:
-            entry.t.CopyFrom(from_numpy(rounded_array(to_numpy(entry.t, None)), entry.t.name))
-        elif entry.name in ("to", "dtype", "output_dtype") and entry.i == FLOAT:
-            entry.i = _FLOAT16
 
 
 def _set(copy: Any, descriptor: Any, value: Any) -> None:
@@ -741,67 +709,5 @@ def _merged(first: Sequence[int | None], arguments: Sequence[int | None]) -> tup
     return tuple(b if a is None else a for a, b in zip_longest(first, arguments))
 
 
-def _domain(node: onnx.NodeProto) -> str:
-    return "" if node.domain == "ai.onnx" else node.domain
-
-
-def _trains(node: onnx.NodeProto) -> bool:
-    """Whether a normalization writes the statistics that it reads, which ONNX Runtime does."""
-    return node.op_type == "BatchNormalization" and any(
-        entry.name == "training_mode" and entry.i for entry in node.attribute
-    )
-
-
-def _key(node: onnx.NodeProto) -> str:
-    return op_name(node.domain, node.op_type, node.overload)
-
-
-def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
-    return schema_at(_domain(node), node.op_type, opsets.get(_domain(node), 1))
-
-
-def _may_be_half(schema: onnx.defs.OpSchema, formals: Sequence[Any], slot: int) -> bool:
-    allowed = {
-        constraint.type_param_str: constraint.allowed_type_strs
-        for constraint in schema.type_constraints
-    }
-    kind = formals[min(slot, len(formals) - 1)].type_str
-    return "tensor(float16)" in allowed.get(kind, (kind,))
-
-
 def _opsets(imports: Any) -> dict[str, int]:
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}
-
-
-def _check(model: onnx.ModelProto, converted: onnx.ModelProto) -> None:
-    """Prove the types of the result.
-
-    Raises:
-        ModelError: two types meet that no operator takes together.
-    """
-    before, after = set(_findings(model)), _findings(converted)
-    new = [finding for finding in after if finding not in before]
-    if not new and not before and not _inference_error(model):
-        new = [error] if (error := _inference_error(converted)) else []
-    if new and not before:
-        raise ModelError(
-            f"half: {new[0]}", hint="keep its node in float32 (--keep-float32), and report this"
-        )
-
-
-def _inference_error(model: onnx.ModelProto) -> str:
-    """Return what ONNX's own inference finds wrong with the types, or ""."""
-    try:
-        onnx.shape_inference.infer_shapes(without_weights(model), check_type=True, strict_mode=True)
-    except onnx.shape_inference.InferenceError as error:
-        return one_line(str(error))
-    except (RuntimeError, ValueError):
-        return ""  # it has no answer: two gigabytes of Constant nodes
-    return ""
-
-
-def _findings(model: onnx.ModelProto) -> list[str]:
-    indexed = Model(without_weights(model))
-    inferrer = Inferrer(indexed, OpRegistry())
-    infer_model(indexed, inferrer)
-    return type_findings(indexed, inferrer)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import onnx
 
-from gehost.half.names import bodies_of, handed_out, has_body, states_of
+from gehost.half.names import handed_out, has_body, states_of
 from gehost.half.reasons import (
     ANGLE,
     ANGLES,
@@ -27,9 +27,9 @@ from gehost.half.reasons import (
     TABLES,
     constant_of,
 )
+from gehost.ir.bodies import bodies_in, bodies_of, lists_of
 from gehost.ir.node import op_name
 from gehost.ir.types import DataType
-from gehost.verify.bodies import bodies_in, lists_of
 
 _OF_ALL = frozenset(
     ("Add", "Concat", "Div", "Max", "Mean", "Min", "Mod", "Mul", "Pow", "Sub", "Sum", "Where")

@@ -21,8 +21,8 @@ from gehost.half.convert import HalfConversion
 from gehost.half.names import first_of
 from gehost.half.reasons import FLOAT
 from gehost.half.weights import bounded, default_opset, dense, rounded_array
+from gehost.ir.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import bodies_in, graphs_of, lists_of, unique_names
 from gehost.verify.compare import Verification, compare
 from gehost.verify.retype import WIDER, replace_noop_casts, retyped, retyped_bytes
 from gehost.verify.rounded import rounded

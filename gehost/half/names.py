@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from gehost.verify.bodies import lists_of
+from gehost.ir.bodies import bodies_of, lists_of
 
 NAMED = 6
 """Nodes or weights that a note names."""
@@ -23,11 +23,6 @@ def first_of(names: Sequence[str]) -> str:
 def has_body(node: onnx.NodeProto) -> bool:
     """Whether a node runs graphs of its own."""
     return any(entry.HasField("g") for entry in node.attribute)
-
-
-def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """Return the graphs that a node runs."""
-    return [entry.g for entry in node.attribute if entry.HasField("g")]
 
 
 def handed_out(node: onnx.NodeProto) -> list[tuple[str, list[str]]]:
@@ -70,10 +65,9 @@ def states_of(node: onnx.NodeProto) -> list[State]:
 
 def body_nodes(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """Yield the nodes in the bodies of a node, and in theirs."""
-    for entry in node.attribute:
-        if entry.HasField("g"):
-            for nodes in lists_of(entry.g.node):
-                yield from nodes
+    for body in bodies_of(node):
+        for nodes in lists_of(body.node):
+            yield from nodes
 
 
 def read_names(graph: Any) -> Counter[str]:

@@ -18,9 +18,9 @@ from gehost.half.reasons import (
     is_fill,
 )
 from gehost.half.weights import default_opset
+from gehost.ir.bodies import captures, graphs_of
 from gehost.ir.files.external import element_count
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import captures, graphs_of
 from gehost.verify.retype import element_types
 from gehost.verify.run import Runner
 

@@ -15,8 +15,9 @@ import numpy as np
 import onnx
 from onnx.external_data_helper import uses_external_data
 
-from gehost.half.names import bodies_of, handed_out, has_body, states_of
+from gehost.half.names import handed_out, has_body, states_of
 from gehost.ir.attributes import attribute_value
+from gehost.ir.bodies import bodies_of
 
 FLOAT = onnx.TensorProto.FLOAT
 LARGEST = 65504.0

@@ -11,8 +11,8 @@ import onnx.helper
 
 from gehost.half.names import first_of
 from gehost.half.reasons import FLOAT, LARGEST, constant_of
+from gehost.ir.bodies import bodies_in, graphs_of, lists_of, node_lists
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import bodies_in, graphs_of, lists_of, node_lists
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
 _MANY = 128

@@ -18,6 +18,7 @@ from gehost.host.hookspecs import hookimpl
 from gehost.host.pipeline import PIPELINE
 from gehost.host.readable import readable
 from gehost.host.registry import PassSpec
+from gehost.ir.bodies import bodies_of
 from gehost.ir.files.save import write_bytes_atomic
 from gehost.ir.files.skeleton import skeleton
 from gehost.ir.graph import Graph
@@ -154,16 +155,8 @@ def _write_types(graph: Graph, proto: onnx.GraphProto) -> None:
         if value_type is not None:
             proto.value_info.add(name=name, type=encode_type(value_type))
     for node, copy in zip(graph.nodes, proto.node, strict=True):
-        for body, inner in zip(node.bodies, _bodies(copy), strict=True):
+        for body, inner in zip(node.bodies, bodies_of(copy), strict=True):
             _write_types(body, inner)
-
-
-def _bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    return [
-        graph
-        for entry in node.attribute
-        for graph in ([entry.g] if entry.HasField("g") else entry.graphs)
-    ]
 
 
 def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
@@ -181,7 +174,7 @@ def _drop_constants(nodes: Iterable[onnx.NodeProto]) -> None:
             if entry.ByteSize() > _CONSTANT_LIMIT:
                 for field in ("floats", "ints", "strings", "s"):
                     entry.ClearField(field)
-        for body in _bodies(node):
+        for body in bodies_of(node):
             for tensor in body.initializer:
                 _drop_elements(tensor)
             _drop_constants(body.node)

@@ -9,11 +9,11 @@ from gehost.errors import NumbersDifferError
 from gehost.half import HalfConversion, HalfVerification, judge, to_float16
 from gehost.host.needs import name_runtimes
 from gehost.host.report import Report, op_counts
+from gehost.ir.bodies import node_lists
 from gehost.ir.model import Model
 from gehost.kernels import Target
 from gehost.options import HostOptions
 from gehost.verify import Runner, find_feeds
-from gehost.verify.bodies import node_lists
 from gehost.verify.feeds import without_weights
 from gehost.verify.retype import inferred
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 import onnx.shape_inference
 
 from gehost.errors import UsageError
+from gehost.ir.bodies import bodies_of
 from gehost.ir.files.skeleton import skeleton
 from gehost.sizes import Scope
 from gehost.spelling import nearest
@@ -141,7 +142,7 @@ def _shapes(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorShapeProto
             for kind in (attribute.tp, *attribute.type_protos):
                 for shape in _shapes_of(kind):
                     yield next(iter(node.output), node.name), shape
-        for body in _bodies(node.attribute):
+        for body in bodies_of(node):
             yield from _shapes(body)
 
 
@@ -187,7 +188,7 @@ def _check_initializers(graph: onnx.GraphProto) -> None:
                     subject="--dim",
                 )
     for node in graph.node:
-        for body in _bodies(node.attribute):
+        for body in bodies_of(node):
             _check_initializers(body)
 
 
@@ -213,7 +214,7 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
     """Name nameless nodes by their first outputs, which ONNX's errors show."""
     for node in graph.node:
         node.name = node.name or next(filter(None, node.output), "")
-        for body in _bodies(node.attribute):
+        for body in bodies_of(node):
             _name_nodes(body)
 
 
@@ -246,7 +247,7 @@ def _wrong_reshapes(graph: onnx.GraphProto, outer: Mapping[str, list[int | None]
                     for shape in (old, new)
                 )
                 yield f'Reshape of "{node.input[0]}" from {one} to {other}'
-        for body in _bodies(node.attribute):
+        for body in bodies_of(node):
             yield from _wrong_reshapes(body, shapes)
 
 
@@ -259,10 +260,3 @@ def _may_be_equal(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
         whole, part = (other, one) if None in old else (one, other)
         return whole == 0 if part == 0 else whole % part == 0
     return one == other
-
-
-def _bodies(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.GraphProto]:
-    for attribute in attributes:
-        yield from attribute.graphs
-        if attribute.HasField("g"):
-            yield attribute.g

@@ -8,6 +8,7 @@ import onnx
 import onnx.helper
 import onnx.inliner
 
+from gehost.ir.bodies import bodies_in
 from gehost.ir.node import op_name
 from gehost.ir.schemas import schema_at
 
@@ -53,12 +54,7 @@ def inline_functions(
 
 def _bodies(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """Yield the bodies of operators in functions."""
-    waiting = [node for function in model.functions for node in function.node]
-    while waiting:
-        for entry in waiting.pop().attribute:
-            for body in (entry.g, *entry.graphs):
-                yield body
-                waiting.extend(body.node)
+    return bodies_in(node for function in model.functions for node in function.node)
 
 
 def _returned(body: onnx.GraphProto) -> list[int]:

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import onnx.helper
 
+from gehost.ir.bodies import graphs_of, node_lists
 from gehost.ir.tensors import from_numpy, to_numpy
-from gehost.verify.bodies import graphs_of, node_lists
 from gehost.verify.retype import HALF
 
 NO_CONSTANTS: Mapping[float, float] = MappingProxyType({})

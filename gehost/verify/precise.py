@@ -16,8 +16,8 @@ import onnx.defs
 import onnx.helper
 
 from gehost.errors import ModelError
+from gehost.ir.bodies import graphs_of, unique_names
 from gehost.ir.inline import inline_functions
-from gehost.verify.bodies import graphs_of, unique_names
 from gehost.verify.double_conv import decompose_convolutions
 from gehost.verify.retype import TO_DOUBLE, element_types, replace_noop_casts, retyped
 

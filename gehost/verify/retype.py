@@ -12,13 +12,13 @@ import onnx
 import onnx.helper
 
 from gehost.infer import Inferrer, infer_model
+from gehost.ir.bodies import bodies_in, graphs_of, node_lists
 from gehost.ir.files.external import all_tensors, element_bits, element_count
 from gehost.ir.graph import Node, split_op
 from gehost.ir.model import Model
 from gehost.ir.tensors import from_numpy, to_numpy
 from gehost.ir.types import TYPE_ATTRIBUTES, TensorType, ValueType
 from gehost.ops import OpRegistry
-from gehost.verify.bodies import bodies_in, graphs_of, node_lists
 from gehost.verify.feeds import without_weights
 
 _TENSOR = onnx.TensorProto

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import onnx
 
+from gehost.ir.bodies import unique_names
 from gehost.ir.inline import inline_functions
 from gehost.ir.schemas import schema_at
-from gehost.verify.bodies import unique_names
 from gehost.verify.retype import WIDER, element_types, retyped
 from gehost.verify.widen import round_outputs
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import onnx.helper
 
-from gehost.verify.bodies import captures, declare_as, graphs_of, unique_names
+from gehost.ir.bodies import captures, declare_as, graphs_of, unique_names
 from gehost.verify.retype import HALF, WIDER, retyped, tensor_types
 
 _NO_ROUNDING = frozenset(

@@ -13,8 +13,8 @@ import pytest
 
 from gehost.half import HalfConversion, judge, to_float16
 from gehost.half.judge import with_rounded_weights
+from gehost.ir.bodies import node_lists
 from gehost.testing import parse
-from gehost.verify.bodies import node_lists
 
 onnxruntime = pytest.importorskip("onnxruntime")
 _DRAW = np.random.default_rng(0)

@@ -13,8 +13,8 @@ import onnx.parser
 import pytest
 
 from gehost.half import judge, to_float16
+from gehost.ir.bodies import lists_of
 from gehost.ir.tensors import from_numpy
-from gehost.verify.bodies import lists_of
 
 onnxruntime = pytest.importorskip("onnxruntime")
 _DRAW = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 
 from gehost import Host, HostOptions
 from gehost.half import judge, to_float16
-from gehost.verify.bodies import graphs_of, node_lists
+from gehost.ir.bodies import graphs_of, node_lists
 
 HEAD = '<ir_version: 9, opset_import: ["": 17, "my": 1]> g '
 BRANCHES = """If (c) <then_branch = t () => (float[4, 6] u) { u = MatMul (x, a) },

@@ -10,7 +10,7 @@ import onnx.parser
 import pytest
 
 from gehost.half import judge, to_float16
-from gehost.verify.bodies import node_lists
+from gehost.ir.bodies import node_lists
 
 READERS = {
     "graph": "y = MatMul (a, w)",

@@ -7,8 +7,8 @@ import onnx
 import onnx.checker
 import pytest
 
+from gehost.ir.bodies import captures, graphs_of, unique_names
 from gehost.testing import parse
-from gehost.verify.bodies import captures, graphs_of, unique_names
 
 onnxruntime = pytest.importorskip("onnxruntime")
 IF = """y = If (c) <then_branch = t () => (float[n] a) { b = Neg (x) a = Add (b, z) },

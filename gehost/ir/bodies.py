@@ -41,18 +41,23 @@ def bodies_in(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
         waiting.extend(_bodies(graph.node))
 
 
+def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs that a node runs."""
+    return [
+        graph
+        for entry in node.attribute
+        for graph in ([entry.g] if entry.HasField("g") else entry.graphs)
+    ]
+
+
 def _bodies(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield attribute.g
-            yield from attribute.graphs
+    return (graph for node in nodes for graph in bodies_of(node))
 
 
 def captures(node: onnx.NodeProto) -> list[str]:
     """Return the values of the graphs around a node that its bodies read."""
     results: dict[str, None] = {}
-    for graph in _bodies([node]):
+    for graph in bodies_of(node):
         local = set(_defined(graph))
         read = [name for item in graph.node for name in (*item.input, *captures(item)) if name]
         read += [info.name for info in graph.output]
@@ -118,7 +123,7 @@ def _rename(
     for node in graph.node:
         for entries in (node.input, node.output):
             entries[:] = [new.get(name, name) for name in entries]
-        for body in _bodies([node]):
+        for body in bodies_of(node):
             _rename(body, new, seen, names)
 
 
