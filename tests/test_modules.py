@@ -39,6 +39,7 @@ BY_ANOTHER = {
     "es/test_graph.py": ["es/outputs.py"],
     "half/test_bodies.py": ["half/names.py"],
     "half/test_convert.py": ["half/check.py", "half/operators.py", "half/reasons.py"],
+    "half/test_exact.py": ["half/places.py"],
     "host/test_dumper.py": ["host/readable.py", "ir/files/skeleton.py"],
     "passes/cleanup/test_pairs.py": ["passes/cleanup/views.py"],
     "host/test_leftovers.py": ["ir/usage.py"],

@@ -30,9 +30,12 @@ from gehost.half.names import (
     states_of,
 )
 from gehost.half.operators import (
+    crashing,
     gives_half,
     has_kernel,
+    is_kernel,
     key_of,
+    opsets_of,
     reason_of,
     retype,
     schema_of,
@@ -43,9 +46,11 @@ from gehost.half.reasons import (
     ASKED,
     BODY,
     CLOSE,
+    CRASH,
     FLOAT,
     LARGEST,
     RANGE,
+    SQUARE,
     UNKNOWN,
     WHOLE,
     Origins,
@@ -72,6 +77,8 @@ from gehost.kernels import NO_TARGET, Target, float32_inputs
 from gehost.verify.retype import HALF, element_types, holds
 
 _FLOAT16 = onnx.TensorProto.FLOAT16
+_CASTS = 9
+"""The opset of casts in a model that has no operators of ONNX."""
 _BODIES = ("If", "Loop", "Scan")
 Array = np.ndarray[Any, Any]
 
@@ -125,15 +132,23 @@ def to_float16(
     model = unique_names(without_default_inputs(dense(model, base_dir)))
     limit = CLOSE if cautious else LARGEST
     outside, notes = ranges(model, feeds, base_dir, limit, exact_outputs=keep_io)
-    functions: set[str] = set()
+    functions, wide = set[str](), dict[str, Sequence[int]]()
     while True:
         conversion = _Conversion(
-            model, base_dir, keep_float32, target, frozenset(outside), functions, cautious=cautious
+            model,
+            base_dir,
+            keep_float32,
+            target,
+            frozenset(outside),
+            functions,
+            wide,
+            cautious=cautious,
         )
         converted = conversion.run(keep_io=keep_io)
-        if functions.issuperset(conversion.called):
+        if functions.issuperset(conversion.called) and wide == conversion.wide:
             break
         functions |= conversion.called  # what keeps float32 whole calls them in it
+        wide = conversion.wide
     check_types(model, converted)
     with_default_inputs(converted, version)
     return HalfConversion(
@@ -190,6 +205,7 @@ class _Conversion:
         target: Target,
         outside: frozenset[str],
         functions: Collection[str],
+        wide: Mapping[str, Sequence[int]],
         *,
         cautious: bool,
     ) -> None:
@@ -218,6 +234,11 @@ class _Conversion:
             for name in (node.name, *node.input, *node.output)
         }
         self._names.update(tensor.name for tensor in model.graph.initializer)
+        self._crashing = {
+            name
+            for nodes in (() if target.provider == "cuda" else node_lists(model))
+            for name in crashing(nodes)
+        }
         self._weights: dict[str, _Scope] = {}
         self._constants: dict[str, str] = {}
         self.clipped: set[str] = set()
@@ -225,6 +246,8 @@ class _Conversion:
         self._types = element_types(model)
         self._exact = Exact(model, self._functions, self._types)
         self._float_functions = self._exact.functions.union(functions)
+        self.wide: dict[str, Sequence[int]] = dict(wide)
+        """The results of functions that need float32's range."""
         self.called: set[str] = set()
         """Functions that are called where a whole body or function keeps float32."""
         self._signatures: dict[str, tuple[int | None, ...]] = {}
@@ -249,6 +272,8 @@ class _Conversion:
         for descriptor, value in self._model.ListFields():
             if descriptor.name not in ("graph", "functions"):
                 _set(copy, descriptor, value)
+        if all(entry.domain not in ("", "ai.onnx") for entry in copy.opset_import):
+            copy.opset_import.add(version=_CASTS)
         self._look_at_functions(self._types)
         scope = self._scope(self._types, "")
         self._graph(self._model.graph, copy.graph, scope, keep_io=keep_io, outermost=True)
@@ -321,7 +346,17 @@ class _Conversion:
             for slot, name in enumerate(function.input)
             if types.get(name) == FLOAT and slot not in fixed
         )
-        nodes = self._nodes(function.node, scope, _opsets(function.opset_import), counted=False)
+        scope.origins.moved.update(
+            name for name in function.input if self._exact.is_number(key, name)
+        )
+        scope.origins.constants.update(
+            (name, self._exact.epsilons[key, name])
+            for name in function.input
+            if (key, name) in self._exact.epsilons
+        )
+        nodes = self._nodes(function.node, scope, opsets_of(function.opset_import), counted=False)
+        if wide := [i for i, name in enumerate(function.output) if name in scope.origins.wide]:
+            self.wide[key] = wide
         nodes += self._outputs(function.output, nodes, scope)
         del copy.node[:]
         copy.node.extend(nodes)
@@ -355,7 +390,7 @@ class _Conversion:
                 scope.half.add(info.name)
             elif not info.HasField("type") and scope.types.get(info.name) == FLOAT:
                 scope.half.add(info.name)  # of a body, without a type
-        nodes = self._nodes(graph.node, scope, _opsets(self._model.opset_import))
+        nodes = self._nodes(graph.node, scope, opsets_of(self._model.opset_import))
         outputs = [info for info in copy.output if _declares_float(info)]
         names = [info.name for info in copy.output]
         held = set[str]() if outermost else scope.carried
@@ -460,7 +495,7 @@ class _Conversion:
             nodes,
             scope.types,
             scope.origins,
-            lambda node: self._keeps(node, opsets),
+            lambda node, origins: self._keeps(node, opsets, origins),
             outside,
             scope.exact,
         )
@@ -626,8 +661,8 @@ class _Conversion:
             self._keep.intersection((node.name, node.op_type, f"{node.domain}::{node.op_type}"))
         )
 
-    def _keeps(self, node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
-        """Return why an operator itself keeps float32, or ""."""
+    def _keeps(self, node: onnx.NodeProto, opsets: Mapping[str, int], origins: Origins) -> str:
+        """Return why an operator keeps float32 by itself or by what it reads, or ""."""
         if self._asked_for(node):
             return ASKED
         if has_body(node):
@@ -638,16 +673,28 @@ class _Conversion:
             return "" if self._outside.isdisjoint(captures(node)) else RANGE
         if why := reason_of(node):
             return why
+        if not self._crashing.isdisjoint(node.output):
+            return CRASH
         key = key_of(node)
         if key in self._functions:
-            if key not in self._float_functions:
-                return ""
-            if not self._outside.isdisjoint((*node.input, *node.output)):
+            is_float = key in self._float_functions
+            if is_float and not self._outside.isdisjoint((*node.input, *node.output)):
                 return RANGE
+            if not is_kernel(node) and self._is_wide(node, origins):
+                return SQUARE
+            if not is_float:
+                return ""
             return BODY if self._cautious else WHOLE
         if schema_of(node, opsets) is not None:
             return ""
         return "" if self._has_kernel(node) else UNKNOWN
+
+    def _is_wide(self, node: onnx.NodeProto, origins: Origins) -> bool:
+        """Whether a call takes or gives numbers that need float32's range; note what it gives."""
+        slots = self.wide.get(key_of(node), ())
+        wide = [node.output[slot] for slot in slots if slot < len(node.output)]
+        origins.wide.update(wide)
+        return bool(wide) or not origins.wide.isdisjoint(node.input)
 
     def _has_kernel(self, node: onnx.NodeProto, kind: DataType = DataType.FLOAT16) -> bool:
         return has_kernel(node, self._target, kind)
@@ -707,7 +754,3 @@ def _declares_float(info: onnx.ValueInfoProto) -> bool:
 def _merged(first: Sequence[int | None], arguments: Sequence[int | None]) -> tuple[int | None, ...]:
     """Return the types of two calls' inputs, each of which may leave some out."""
     return tuple(b if a is None else a for a, b in zip_longest(first, arguments))
-
-
-def _opsets(imports: Any) -> dict[str, int]:
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

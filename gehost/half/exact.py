@@ -1,68 +1,83 @@
-"""Which values of a model must not be rounded to float16: angles, and numbers that become integers.
+"""Which values of a model must not be rounded to float16, by what they become.
 
-They are followed up from each Sin, Cos, Tan, cast to integers, box, grid, scale, limit and end of a
-Loop through what moves, computes, adds up and selects them, also into bodies and functions and out
-of them, up to large weights and other operators. The state of a Loop or Scan that becomes one is
-float32 between steps; the rest of its body is half.
+Each is followed up, also into bodies and functions and out of them:
+
+- *Angles and numbers that become integers* (Sin, a cast to integers, boxes, grids, scales, the end
+  of a Loop): through all operators of floats, up to learned layers: norms, and products with
+  large weights. Softmax ends the walk, and is float32 itself.
+- *Logarithms*: through what is linear, which includes the filters of a spectrum and its transform,
+  to the first other operator, as Sigmoid, which is float32 itself.
+- *Means whose square is taken from a mean of squares*: through what adds up and scales.
+
+The state of a Loop or Scan that becomes one is float32 between steps; the rest of its body is half.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from math import prod
-from typing import TypeAlias
+from typing import Any
 
+import numpy as np
 import onnx
 
-from gehost.half.names import handed_out, has_body, states_of
+from gehost.half.names import has_body
+from gehost.half.operators import key_of
+from gehost.half.places import Place, Places
 from gehost.half.reasons import (
     ANGLE,
     ANGLES,
     FLOATS,
-    MOST_SCALES,
+    LOG,
     MOVES,
     POSITION,
     PRODUCTS,
+    SQUARE,
     TABLES,
-    constant_of,
 )
-from gehost.ir.bodies import bodies_in, bodies_of, lists_of
-from gehost.ir.node import op_name
+from gehost.ir.bodies import bodies_of
 from gehost.ir.types import DataType
 
-_OF_ALL = frozenset(
-    ("Add", "Concat", "Div", "Max", "Mean", "Min", "Mod", "Mul", "Pow", "Sub", "Sum", "Where")
-).union(PRODUCTS - {"Conv", "ConvTranspose"})
-_OF_FIRST = (
-    TABLES.union(MOVES - {"Concat"})
-    .union(("Abs", "Cast", "CastLike", "Ceil", "Clip", "Compress", "CumSum", "DepthToSpace"))
-    .union(("Exp", "Floor", "Log", "Neg", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax"))
-    .union(("ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu"))
-    .union(("ReverseSequence", "Round", "SpaceToDepth", "Sqrt", "TopK", "Trilu", "Unique"))
+_SCALED = (
+    TABLES.union(MOVES)
+    .union(("AveragePool", "Cast", "Div", "GlobalAveragePool", "Mul", "Neg", "ReduceMean"))
+    .union(("ReduceSum", "Where"))
 )
-_OF_FIRST_AND_THIRD = frozenset(("Pad", "ScatterElements", "ScatterND"))
-
-_LOGIC = frozenset(("And", "Identity", "Not", "Or"))
-_COMPARISONS = frozenset(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"))
+"""Operators that add up and scale."""
+_LINEAR = _SCALED.union(
+    ("Abs", "Add", "CastLike", "Clip", "Max", "Mean", "Min", "Pad", "Pow", "Reciprocal")
+).union(("ReduceL2", "ReduceMax", "ReduceMin", "ReduceSumSquare", "Sqrt", "Sub", "Sum"))
+_MOST_FILTERS = 1 << 18
+"""Elements of the matrix that makes bands of a spectrum, or of that of a short transform."""
 
 _PLACES = {
     "NonMaxSuppression": (0,),
     "RoiAlign": (1,),
+    "MaxRoiPool": (1,),
     "GridSample": (1,),
+    "OneHot": (0,),
     "Range": (0, 1, 2),
     "Resize": (1, 2),
     "Upsample": (1,),
 }
-"""Inputs of operators that keep float32, or read these in it: places in a plane, and counts."""
+"""Inputs of operators: places in a plane, and counts."""
+_SELECTIONS = frozenset(
+    ("ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod")
+).union(("Sub", "TopK", "Unique"))
+"""Operators whose result may hang on the last bits of what is entered."""
+_SUMS = frozenset(("AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"))
+_STEPS = 12
+"""Nodes between a sum of squares and what it is added to, in which it is looked for."""
+_READ_BOTH = ("MaxRoiPool", "OneHot")
+"""Those that have one type for places and features."""
 
 _INTEGERS = frozenset(
     int(kind) for kind in DataType if "INT" in kind.name or kind == DataType.STRING
 )
 """Types that show each rounding; a text is made of digits."""
 
-_Place: TypeAlias = tuple[str, str]
-"""A value: the function that has it, "" for the graph, and its name."""
+_HOW_FAR = {ANGLE: POSITION}
+"""Both are followed alike."""
 
 
 class Exact:
@@ -82,80 +97,65 @@ class Exact:
         """Those that make such values, which stay float32 whole."""
         self.carried: Mapping[str, set[str]] = defaultdict(set)
         """What Loops and Scans take, hold and give in float32, by function."""
-        self._owners: dict[_Place, tuple[onnx.NodeProto, int]] = {}
-        """The Loop or Scan with the body that has an input, and its place."""
         self._functions = functions
         self._types = types
-        self._producers: dict[_Place, list[onnx.NodeProto]] = defaultdict(list)
-        self._calls: dict[str, list[tuple[str, onnx.NodeProto]]] = defaultdict(list)
-        self._sizes: dict[_Place, int] = {}
-        self._waiting: list[tuple[_Place, str]] = []
-        for scope, nodes in {"": model.graph, **functions}.items():
-            self._read(scope, nodes)
-        for tensor in model.graph.initializer:
-            self._sizes["", tensor.name] = prod(tensor.dims)
-        for scope, nodes in {"": model.graph, **functions}.items():
-            self._add_ends(scope, nodes)
-        visited: set[_Place] = set()
+        self._places = Places(model, functions, types)
+        self._waiting: list[tuple[Place, str]] = []
+        for scope, node in self._places.nodes():
+            if node.domain in ("", "ai.onnx"):
+                self._start(scope, node)
+        self.epsilons: dict[Place, np.ndarray[Any, Any]] = {}
+        """Inputs of functions that are one number, which half lacks."""
+        for key, function in functions.items():
+            for slot, name in enumerate(function.input):
+                array = self._places.epsilon((key, name))
+                if array is not None:
+                    self.epsilons[key, name] = array
+                    self.slots[key].add(slot)
+        visited: dict[str, set[Place]] = defaultdict(set)
         while self._waiting:
             place, why = self._waiting.pop()
-            if place[1] and place not in visited:
-                visited.add(place)
-                self._waiting += [(source, why) for source in self._follow(*place, why)]
-        self._add_differences(visited)
+            seen = visited[_HOW_FAR.get(why, why)]
+            if not place[1] or place in seen or place in visited[POSITION]:
+                continue
+            seen.add(place)
+            if self._places.is_float(place):
+                self._waiting += [(source, why) for source in self._follow(place, why)]
+        self._add_differences(visited[POSITION])
 
-    def _add_differences(self, exact: set[_Place]) -> None:
-        """Add what is left of numbers that are large: of one, and of two that are close."""
-        for (scope, name), nodes in self._producers.items():
-            for node in nodes:
-                count = {"Mod": 1, "Sub": 2}.get(node.op_type, 0)
-                terms = {(scope, term) for term in node.input[:count]}
-                if terms and node.domain in ("", "ai.onnx") and exact.issuperset(terms):
-                    self.results[scope].setdefault(name, POSITION)
-
-    def _add_ends(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
-        """Add what Loops compare: it decides how often they run."""
-        loops = [node for nodes in lists_of(graph.node) for node in nodes if node.op_type == "Loop"]
-        waiting = [body.output[0].name for node in loops for body in bodies_of(node)]
-        seen: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            for node in self._producers[scope, name] if name not in seen else ():
-                if node.op_type in _LOGIC:
-                    waiting += node.input
-                elif node.op_type in _COMPARISONS:
-                    self.results[scope][name] = POSITION
-                    self._waiting += [((scope, item), POSITION) for item in node.input]
-            seen.add(name)
-
-    def _read(self, scope: str, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
-        for body in bodies_in(graph.node):
-            for tensor in body.initializer:
-                self._sizes[scope, tensor.name] = prod(tensor.dims)
-        for nodes in lists_of(graph.node):
-            for node in nodes:
-                array = constant_of(node)
-                for name in node.output:
-                    self._producers[scope, name].append(node)
-                    if array is not None:
-                        self._sizes[scope, name] = array.size
-                for body in bodies_of(node):
-                    before = max(0, len(node.input) - len(body.input))  # of a Scan of opset 8
-                    for slot, info in enumerate(body.input, before):
-                        self._owners[scope, info.name] = node, slot
-                key = op_name(node.domain, node.op_type, node.overload)
-                if key in self._functions:
-                    self._calls[key].append((scope, node))
-                elif node.domain in ("", "ai.onnx"):
-                    self._start(scope, node)
+    def is_number(self, function: str, name: str) -> bool:
+        """Whether a function's value is made of integers and small constants in each call."""
+        return self._places.is_number((function, name))
 
     def _start(self, scope: str, node: onnx.NodeProto) -> None:
-        slots = _PLACES.get(node.op_type, ())
-        self._waiting += [((scope, node.input[i]), POSITION) for i in slots if i < len(node.input)]
-        why = ANGLE if node.op_type in ANGLES else POSITION if self._to_integer(scope, node) else ""
-        if why:
-            self.results[scope].update(dict.fromkeys(node.output, why))
-            self._waiting.append(((scope, node.input[0]), why))
+        """Add what one of ONNX's operators must read in float32."""
+        op, operands = node.op_type, [(scope, name) for name in node.input]
+        for slot in _PLACES.get(op, ()):
+            if slot < len(operands) and self._places.is_float(operands[slot]):
+                self._waiting.append((operands[slot], POSITION))
+                if op in _READ_BOTH:
+                    self._mark(scope, node, POSITION)
+        if op in ANGLES or op == "Log" or self._to_integer(scope, node):
+            why = ANGLE if op in ANGLES else LOG if op == "Log" else POSITION
+            self._mark(scope, node, why)
+            self._waiting.append((operands[0], why))
+        elif op in _SELECTIONS and self._is_entered(operands):
+            self._mark(scope, node, POSITION)
+            self._waiting += [(operand, POSITION) for operand in operands]
+        elif op in ("Add", "Sub"):
+            self._add_to_squares(operands)
+        elif op == "Div":
+            self._add_mean(scope, node)
+        elif op == "Loop":
+            for body in bodies_of(node):
+                self._add_end((scope, body.output[0].name))
+
+    def _is_entered(self, operands: list[Place]) -> bool:
+        floats = [operand for operand in operands if self._places.is_float(operand)]
+        return all(self._places.is_entered(operand) for operand in floats)
+
+    def _mark(self, scope: str, node: onnx.NodeProto, why: str) -> None:
+        self.results[scope].update(dict.fromkeys(node.output, why))
 
     def _to_integer(self, scope: str, node: onnx.NodeProto) -> bool:
         if node.op_type == "CastLike":  # the types inside of functions are not known yet
@@ -165,75 +165,131 @@ class Exact:
             for entry in node.attribute
         )
 
-    def _follow(self, scope: str, name: str, why: str) -> list[_Place]:
+    def _add_to_squares(self, terms: list[Place]) -> None:
+        """Add what is summed up with sums of squares: most of both may cancel out."""
+        for place in terms:
+            if any(self._is_sum_of_squares(other) for other in terms if other != place):
+                square = self._squared(place)
+                self._waiting.append((square or place, SQUARE))
+
+    def _is_sum_of_squares(self, place: Place) -> bool:
+        waiting, is_sum = [place], False
+        for _ in range(_STEPS):
+            if not waiting:
+                break
+            place = waiting.pop()
+            if is_sum and self._squared(place):
+                return True
+            for node in self._places.makers(place):
+                is_sum |= node.op_type in _SUMS
+                if node.op_type == "ReduceSumSquare":
+                    return True
+                if node.op_type in _SUMS.union(("Add", "Mul")).union(MOVES):
+                    waiting += self._places.floats(place, node)
+        return False
+
+    def _squared(self, place: Place) -> Place | None:
+        """Return what a value is the square of."""
+        for node in self._places.makers(place):
+            same = node.op_type == "Mul" and node.input[0] == node.input[1]
+            if node.domain in ("", "ai.onnx") and (same or node.op_type == "Pow"):
+                return place[0], node.input[0]
+        return None
+
+    def _add_mean(self, scope: str, node: onnx.NodeProto) -> None:
+        """Add a mean that is written as a sum and a count: half may hold neither."""
+        sums = [
+            maker
+            for maker in self._places.makers((scope, node.input[0]))
+            if maker.op_type == "ReduceSum"
+        ]
+        if sums and self._places.is_number((scope, node.input[1])):
+            for item in (node, *sums):
+                self._mark(scope, item, POSITION)
+
+    def _add_end(self, condition: Place) -> None:
+        """Add the floats that a Loop's condition is made of: they decide how often it runs."""
+        waiting, seen = [condition], {condition}
+        while waiting:
+            place = waiting.pop()
+            if self._is_known_float(place):
+                self._waiting.append((place, POSITION))
+                continue
+            sources = self._places.outside(place)
+            for node in self._places.makers(place):
+                inner = self._places.inside(place, node)
+                if inner is None:
+                    self.results[place[0]].setdefault(place[1], POSITION)
+                    inner = [(place[0], name) for name in node.input if name]
+                    if place[0]:  # in a function: any of them may be of floats
+                        self._waiting += [(source, POSITION) for source in inner]
+                sources += inner
+            waiting += [source for source in sources if source not in seen]
+            seen.update(sources)
+
+    def _is_known_float(self, place: Place) -> bool:
+        return not place[0] and self._types.get(place[1]) in FLOATS
+
+    def _follow(self, place: Place, why: str) -> list[Place]:
         """Note the nodes that make a value; return what they make it of."""
-        following: list[_Place] = []
-        function = self._functions.get(scope)
-        if function is not None and name in function.input:
-            slot = [*function.input].index(name)
+        scope, name = place
+        slot = self._places.slot(place)
+        if slot is not None:
             self.slots[scope].add(slot)
-            for caller, call in self._calls[scope]:
-                following += [(caller, item) for item in call.input[slot : slot + 1]]
-        if (scope, name) in self._owners:
-            node, slot = self._owners[scope, name]
+        if self._places.owner(place):
             self.carried[scope].add(name)
-            following += [(scope, item) for item in node.input[slot : slot + 1]]
-            following += [(scope, held.made) for held in states_of(node) if held.inner == name]
-        for node in self._producers[scope, name]:
-            sources = self._sources(scope, name, node)
-            if sources:
+        following = self._places.outside(place)
+        for node in self._places.makers(place):
+            inner = self._places.inside(place, node)
+            sources = self._operands(place, node, why) if inner is None else self._made(inner, why)
+            if sources is not None:
                 self.results[scope][name] = why
                 following += sources
-                key = op_name(node.domain, node.op_type, node.overload)
-                self.functions.update({key}.intersection(self._functions))
+                self.functions.update({key_of(node)}.intersection(self._functions))
         return following
 
-    def _sources(self, scope: str, name: str, node: onnx.NodeProto) -> list[_Place]:
-        """Return what a node makes a value of; nothing where it is followed no further."""
-        place = [*node.output].index(name)
-        key = op_name(node.domain, node.op_type, node.overload)
-        function = self._functions.get(key)
-        if function is not None:
-            inner = [(key, item) for item in function.output[place : place + 1]]
-        elif has_body(node):
-            inner = [
-                (scope, name)
-                for result, names in handed_out(node)
-                for name in names
-                if result == node.output[place]
-            ]
-        else:
-            return self._operands(scope, node)
-        makers = [(own, item) for own, name in inner for item in self._producers[own, name]]
-        return inner if any(has_body(b) or self._operands(a, b) for a, b in makers) else []
+    def _made(self, inner: list[Place], why: str) -> list[Place] | None:
+        """Return what a function or body hands out, None where its makers may be half."""
+        makers = [(place, node) for place in inner for node in self._places.makers(place)]
+        for place, node in makers:
+            if has_body(node) or key_of(node) in self._functions:
+                return inner
+            if self._operands(place, node, why) is not None:
+                return inner
+        return None
 
-    def _operands(self, scope: str, node: onnx.NodeProto) -> list[_Place]:
-        if node.domain not in ("", "ai.onnx"):
+    def _operands(self, place: Place, node: onnx.NodeProto, why: str) -> list[Place] | None:
+        """Return what a node makes a value of, None where it may be half."""
+        sources = self._places.floats(place, node)
+        if not sources:
+            return None
+        op = node.op_type
+        if why == SQUARE:
+            return [] if op in PRODUCTS else sources if op in _SCALED else None
+        if op in PRODUCTS:
+            return sources if self._is_filter(sources, op, why) else None
+        if op == "Softmax" or (why == LOG and op not in _LINEAR):
             return []
-        if node.op_type in PRODUCTS and not any(
-            self._is_small(scope, name) for name in node.input[:2]
-        ):
-            return []
-        if node.op_type in _OF_ALL:
-            return [(scope, name) for name in node.input]
-        if node.op_type in _OF_FIRST_AND_THIRD:
-            return [(scope, name) for name in node.input[:3:2]]
-        return [(scope, node.input[0])] if node.op_type in _OF_FIRST else []
+        return sources
 
-    def _is_small(self, scope: str, name: str) -> bool:
-        """Whether a value is a constant, but no large weight."""
-        seen: set[str] = set()
-        while name not in seen:
-            seen.add(name)
-            if (scope, name) in self._sizes:
-                return self._sizes[scope, name] <= MOST_SCALES
-            for node in self._producers[scope, name][:1]:
-                name = node.input[0] if node.op_type in MOVES and node.input else name
-        function = self._functions.get(scope)
-        slots = [] if function is None else [i for i, x in enumerate(function.input) if x == name]
-        return any(
-            self._is_small(caller, item)
-            for slot in slots
-            for caller, call in self._calls[scope]
-            for item in call.input[slot : slot + 1]
-        )
+    def _is_filter(self, operands: list[Place], op: str, why: str) -> bool:
+        """Whether a product is of numbers, or moves places, and not of learned weights."""
+        if why == LOG:
+            sizes = [self._places.size(operand) for operand in operands[:2]]
+            return any(size is not None and size <= _MOST_FILTERS for size in sizes)
+        if op in ("Conv", "ConvTranspose"):
+            return self._places.channels(operands[1]) == 1
+        return any(self._places.is_number(operand) for operand in operands[:2])
+
+    def _add_differences(self, exact: set[Place]) -> None:
+        """Add what is selected by numbers that are float32, or left of them."""
+        for scope, node in self._places.nodes():
+            if node.domain not in ("", "ai.onnx") or node.op_type not in _SELECTIONS:
+                continue
+            operands = [(scope, name) for name in node.input]
+            floats = [operand for operand in operands if self._places.is_float(operand)]
+            if not exact.isdisjoint(floats) and all(
+                operand in exact or self._places.is_number(operand) for operand in floats
+            ):
+                for name in node.output:
+                    self.results[scope].setdefault(name, POSITION)

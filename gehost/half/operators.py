@@ -18,10 +18,10 @@ from gehost.ir.types import DataType
 from gehost.kernels import Target, kernels
 
 _KEPT = (
-    frozenset(("AffineGrid", "Bernoulli", "BlackmanWindow", "CumSum", "GridSample"))
-    .union(("HammingWindow", "HannWindow", "MelWeightMatrix", "Multinomial", "NonMaxSuppression"))
-    .union(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range"))
-    .union(("RoiAlign",))
+    frozenset(("AffineGrid", "Bernoulli", "BitCast", "BlackmanWindow", "CumSum", "DFT"))
+    .union(("GridSample", "HammingWindow", "HannWindow", "MeanVarianceNormalization"))
+    .union(("MelWeightMatrix", "Multinomial", "NonMaxSuppression", "RandomNormal"))
+    .union(("RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range", "RoiAlign", "STFT"))
 )
 """Operators whose numbers half is too coarse for, or whose draws would be others."""
 _INTEGER_KERNELS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear")).union(
@@ -42,7 +42,8 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> onnx.defs.OpSc
 
 def reason_of(node: onnx.NodeProto) -> str:
     """Return why an operator keeps float32 in each model, or ""."""
-    if node.op_type in _KEPT or _trains(node):
+    is_tree = node.domain == "ai.onnx.ml"  # these and their like have no half
+    if is_tree or node.op_type in _KEPT or _trains(node) or _adds_up(node):
         return UNKNOWN
     return QUANTIZED if node.op_type in _INTEGER_KERNELS else ""
 
@@ -54,6 +55,19 @@ def _trains(node: onnx.NodeProto) -> bool:
     )
 
 
+def _adds_up(node: onnx.NodeProto) -> bool:
+    """Whether a scatter adds up or multiplies, which ONNX Runtime's CPU cannot in half."""
+    return node.op_type in ("ScatterElements", "ScatterND") and any(
+        entry.name == "reduction" and entry.s != b"none" for entry in node.attribute
+    )
+
+
+def is_kernel(node: onnx.NodeProto) -> bool:
+    """Whether a runtime has a kernel for an operator, in any type."""
+    operator = f"{node.domain}::{node.op_type}"
+    return any(row.operator == operator for row in kernels())
+
+
 def has_kernel(node: onnx.NodeProto, target: Target, kind: DataType) -> bool:
     """Whether the target has a kernel for an operator in a type."""
     operator = f"{node.domain}::{node.op_type}"
@@ -61,25 +75,51 @@ def has_kernel(node: onnx.NodeProto, target: Target, kind: DataType) -> bool:
     return any(target.kernel(operator, kind, runtime) for runtime in runtimes)
 
 
+def crashing(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    """Return the transposes at which ONNX Runtime's CPU provider dies, by result.
+
+    Versions 1.31 and 1.32 join a product of half with one that moves the first of three axes, and
+    have no kernel for what they made.
+    """
+    products = {name for node in nodes if node.op_type == "MatMul" for name in node.input}
+    return {
+        node.output[0]
+        for node in nodes
+        if node.op_type == "Transpose" and node.output[0] in products
+        for entry in node.attribute
+        if entry.name == "perm" and [*entry.ints] in ([1, 0, 2], [1, 2, 0])
+    }
+
+
 def takes_half(schema: onnx.defs.OpSchema, slot: int) -> bool:
     """Whether an operator's input may be half."""
-    return _may_be_half(schema, schema.inputs, slot)
+    return "tensor(float16)" in _kinds(schema, schema.inputs, slot)
 
 
 def gives_half(schema: onnx.defs.OpSchema, slot: int) -> bool:
     """Whether an operator that computes in half has it in an output."""
     if schema.name == "LayerNormalization" and slot > 0:
         return False  # mean and deviation have the type in which it computes
-    return _may_be_half(schema, schema.outputs, slot)
+    return "tensor(float16)" in _kinds(schema, schema.outputs, slot)
 
 
-def _may_be_half(schema: onnx.defs.OpSchema, formals: Sequence[Any], slot: int) -> bool:
-    allowed = {
-        constraint.type_param_str: constraint.allowed_type_strs
-        for constraint in schema.type_constraints
-    }
+def holds_float(schema: onnx.defs.OpSchema, slot: int) -> bool:
+    """Whether an operator's input may hold floats, also in a sequence."""
+    return any("tensor(float)" in kind for kind in _kinds(schema, schema.inputs, slot))
+
+
+def makes_float(schema: onnx.defs.OpSchema, slot: int) -> bool:
+    """Whether an operator's output may hold floats, also in a sequence."""
+    return any("tensor(float)" in kind for kind in _kinds(schema, schema.outputs, slot))
+
+
+def _kinds(schema: onnx.defs.OpSchema, formals: Sequence[Any], slot: int) -> Sequence[str]:
+    """Return the types that an operand may have."""
     kind = formals[min(slot, len(formals) - 1)].type_str
-    return "tensor(float16)" in allowed.get(kind, (kind,))
+    for constraint in schema.type_constraints:
+        if constraint.type_param_str == kind:
+            return constraint.allowed_type_strs
+    return (kind,)
 
 
 def retype(node: onnx.NodeProto) -> None:
@@ -93,3 +133,8 @@ def retype(node: onnx.NodeProto) -> None:
             entry.t.CopyFrom(from_numpy(rounded_array(to_numpy(entry.t, None)), entry.t.name))
         elif entry.name in ("to", "dtype", "output_dtype") and entry.i == FLOAT:
             entry.i = onnx.TensorProto.FLOAT16
+
+
+def opsets_of(imports: Any) -> dict[str, int]:
+    """Return the versions that a model or function imports, by domain."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

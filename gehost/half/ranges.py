@@ -74,8 +74,9 @@ def ranges(
     outside: set[str] = set()
     lines: list[str] = []
     for name, number in largest.items():
-        if number <= limit and not 0 < number < SMALLEST_NORMAL:
-            continue
+        is_normal = number <= limit and not 0 < number < SMALLEST_NORMAL
+        if is_normal or (name in producer and constant_of(producer[name]) is not None):
+            continue  # constants have rules of their own
         outside.add(name)
         node = producer.get(name)
         place = f'{node.op_type} "{node.name or name}"' if node is not None else f'input "{name}"'

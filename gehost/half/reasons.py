@@ -36,7 +36,8 @@ PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _INTEGER = frozenset(
     ("DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QuantizeLinear", "DequantizeLinear")
 )
-_SQUARES = frozenset(("ReduceL2", "ReduceSumSquare", "Exp", "ReduceLogSumExp", "Exp"))
+_SQUARES = frozenset(("CumSum", "Exp", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare"))
+"""Operators whose results are large, or are subtracted from each other."""
 ANGLES = frozenset(("Cos", "Sin", "Tan"))
 _STILL_WIDE = MOVES.union(
     ("Abs", "Add", "Clip", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "ReduceMax")
@@ -53,10 +54,12 @@ QUANTIZED = "chains of integer kernels"
 EPSILON = "constants too small for float16"
 LARGE = "constants too large for float16"
 ANGLE = "angles"
+LOG = "logarithms"
 ASKED = "asked for"
 WHOLE = "functions, of which one call needs it"
 BODY = "bodies, which leave float16's range or lose too much in it"
 RANGE = "numbers outside of float16's range"
+CRASH = "transposes at which ONNX Runtime's optimizer ends the process"
 UNKNOWN = "operators without float16, or of unknown types"
 
 
@@ -68,6 +71,8 @@ class Origins:
         default_factory=dict[str, "np.ndarray[Any, Any]"]
     )
     """Constants of float32, by name."""
+    narrow: dict[str, str] = field(default_factory=dict[str, str])
+    """Why half lacks the numbers of what only moves constants."""
     moved: set[str] = field(default_factory=set[str])
     """Constants, and what only moves them."""
     positions: set[str] = field(default_factory=set[str])
@@ -78,6 +83,8 @@ class Origins:
     """Values that may hold an infinity."""
     wide: set[str] = field(default_factory=set[str])
     """Values that need float32's range; their readers compute in it."""
+    outside: set[str] = field(default_factory=set[str])
+    """Values whose numbers leave half's range."""
     carried: set[str] = field(default_factory=set[str])
     """What bodies take and give in float32, though the rest of them is half; of all copies."""
 
@@ -85,11 +92,13 @@ class Origins:
         """Return the same, to be added to apart."""
         return Origins(
             dict(self.constants),
+            dict(self.narrow),
             set(self.moved),
             set(self.positions),
             set(self.fills),
             set(self.infinite),
             set(self.wide),
+            set(self.outside),
             self.carried,
         )
 
@@ -104,7 +113,7 @@ def reasons(
     nodes: Sequence[onnx.NodeProto],
     types: Mapping[str, int],
     origins: Origins,
-    keeps: Callable[[onnx.NodeProto], str],
+    keeps: Callable[[onnx.NodeProto, Origins], str],
     outside: frozenset[str],
     exact: Mapping[str, str],
 ) -> list[str]:
@@ -114,17 +123,20 @@ def reasons(
         nodes: of one graph.
         types: element types of values; others are not tensors, or unknown.
         origins: of the constants and of values outside; filled in.
-        keeps: the reason of an operator by itself, or "".
+        keeps: the reason of an operator by itself or by what it reads, or "".
         outside: values whose numbers leave half's range.
         exact: reasons of values that must not be rounded.
     """
-    origins.wide.update(outside)
+    origins.outside.update(outside)
     results: list[str] = []
     for node in nodes:
-        why = keeps(node) or _by_types(node, types)
-        beyond = not outside.isdisjoint((*node.input, *node.output))
+        why = keeps(node, origins) or _by_types(node, types)
+        is_wide = why == UNKNOWN or not origins.wide.isdisjoint(node.input)
+        if why and (node.op_type in _SQUARES or (is_wide and node.op_type in _STILL_WIDE)):
+            origins.wide.update(node.output)
+        beyond = not origins.outside.isdisjoint((*node.input, *node.output))
         if not why and (beyond or node.domain in ("", "ai.onnx")):
-            why = _by_numbers(node, types, origins, outside)
+            why = _by_numbers(node, types, origins)
         elif not why and not origins.positions.isdisjoint(node.input):
             reads, writes = _floats(node.input, types), _floats(node.output, types)
             if writes and _is_position(node, reads, types, origins):  # a call
@@ -132,24 +144,26 @@ def reasons(
                 why = POSITION
         results.append(why or next((exact[name] for name in node.output if name in exact), ""))
         if not results[-1] and has_body(node):
-            _carry_positions(node, types, origins, keeps)
+            _look_into_bodies(node, types, origins, keeps)
     _add_neighbours(nodes, types, results)
     return results
 
 
-def _carry_positions(
+def _look_into_bodies(
     node: onnx.NodeProto,
     types: Mapping[str, int],
     origins: Origins,
-    keeps: Callable[[onnx.NodeProto], str],
+    keeps: Callable[[onnx.NodeProto, Origins], str],
 ) -> None:
-    """Note what the bodies of a node make of integers and constants alone.
+    """Note what the bodies of a node make of integers and constants alone, and what is wide.
 
     A state is made so where its first value is, and what the body makes of that.
     """
     constant = origins.moved | origins.positions
     states = [held for held in states_of(node) if held.first in constant]
-    made = set[str]()
+    for held in states_of(node):
+        _inherit([held.first], [held.inner], origins)
+    made, wide, fills, infinite = set[str](), set[str](), set[str](), set[str]()
     while True:
         for body in bodies_of(node):
             inner = origins.copy()
@@ -157,14 +171,23 @@ def _carry_positions(
             _add_constants(body, inner)
             reasons(body.node, types, inner, keeps, frozenset(), {})
             made.update(name for name in inner.positions if name not in constant)
+            wide |= inner.wide
+            fills |= inner.fills
+            infinite |= inner.infinite
         remaining = [held for held in states if held.made in made]
         if len(remaining) == len(states):
             break
         states, made = remaining, set[str]()
-    results = [result for result, names in handed_out(node) if not made.isdisjoint(names)]
-    results = _floats(results, types)
-    origins.positions.update(results, (held.inner for held in states))
-    origins.carried.update(results)
+    origins.positions.update(_handed_out(node, made, types), (held.inner for held in states))
+    origins.wide.update(_handed_out(node, wide, types))
+    origins.fills.update(_handed_out(node, fills, types))
+    origins.infinite.update(_handed_out(node, infinite, types))
+    origins.carried.update(_handed_out(node, made | wide, types))
+
+
+def _handed_out(node: onnx.NodeProto, names: set[str], types: Mapping[str, int]) -> list[str]:
+    """Return the results of floats that bodies make as one of some values."""
+    return _floats([item for item, made in handed_out(node) if not names.isdisjoint(made)], types)
 
 
 def _add_constants(graph: onnx.GraphProto, origins: Origins) -> None:
@@ -189,18 +212,28 @@ def _by_types(node: onnx.NodeProto, types: Mapping[str, int]) -> str:
     return UNKNOWN if unknown and not bodies else ""
 
 
-def _by_numbers(
-    node: onnx.NodeProto, types: Mapping[str, int], origins: Origins, outside: frozenset[str]
-) -> str:
+def _by_numbers(node: onnx.NodeProto, types: Mapping[str, int], origins: Origins) -> str:
     reads, writes = _floats(node.input, types), _floats(node.output, types)
     if not writes and not reads:
         return ""
+    if node.op_type == "ConstantOfShape" and (why := _by_constants([_fill_of(node)])):
+        origins.moved.update(writes)
+        origins.narrow.update(dict.fromkeys(writes, why))
+        return why
     if node.op_type == "Constant":
-        return ""
+        if constant_of(node) is not None:
+            return ""
+        origins.moved.update(writes)  # an attribute of a function
+        return POSITION
     if node.op_type in MOVES and reads and origins.moved.issuperset(reads):
         origins.moved.update(writes)
         _inherit(reads, writes, origins)
-        return "" if outside.isdisjoint(writes) else RANGE
+        narrow = [origins.narrow[name] for name in reads if name in origins.narrow]
+        narrow += [
+            why for name in reads if (why := too_wide(origins.constants.get(name, _NOTHING)))
+        ]
+        origins.narrow.update((name, narrow[0]) for name in writes if narrow)
+        return RANGE if not origins.outside.isdisjoint(writes) else narrow[0] if narrow else ""
     # what a body reads around it is none of its inputs
     if writes and not has_body(node) and _is_position(node, reads, types, origins):
         origins.positions.update(writes)
@@ -209,9 +242,21 @@ def _by_numbers(
     counts = origins.moved.issuperset(reads) or not origins.positions.isdisjoint(reads)
     if counts and not writes and node.op_type not in _SIZES and not has_body(node):
         return POSITION  # an index, or a comparison of positions
-    if not outside.isdisjoint(reads) or not outside.isdisjoint(writes):
-        return RANGE
-    if not origins.wide.isdisjoint(reads) and node.op_type not in PRODUCTS:
+    beyond = not origins.outside.isdisjoint((*reads, *writes))
+    why = _by_width(node, reads, writes, origins, beyond=beyond)
+    return RANGE if beyond else why
+
+
+def _by_width(
+    node: onnx.NodeProto,
+    reads: Sequence[str],
+    writes: Sequence[str],
+    origins: Origins,
+    *,
+    beyond: bool,
+) -> str:
+    """Return whether a node needs float32's range; note whether its results do."""
+    if not origins.wide.isdisjoint(reads) and (beyond or node.op_type not in PRODUCTS):
         constant = origins.moved | origins.positions
         if node.op_type in _STILL_WIDE and (origins.wide | constant).issuperset(reads):
             both = all(name in origins.wide for name in reads) and len(reads) > 1
@@ -222,9 +267,18 @@ def _by_numbers(
         origins.wide.update(writes)
         return SQUARE
     why = _by_constants([*_bounds(node), *(origins.constants.get(name) for name in reads)])
+    why = why or next((origins.narrow[name] for name in reads if name in origins.narrow), "")
     if why:
         origins.wide.update(writes)
     return why
+
+
+def _fill_of(node: onnx.NodeProto) -> np.ndarray[Any, Any] | None:
+    """Return the number of a ConstantOfShape."""
+    arrays = [
+        onnx.numpy_helper.to_array(entry.t) for entry in node.attribute if entry.name == "value"
+    ]
+    return arrays[0] if arrays else None
 
 
 def _inherit(reads: Sequence[str], writes: Sequence[str], origins: Origins) -> None:
@@ -267,7 +321,7 @@ def _is_square(node: onnx.NodeProto, origins: Origins) -> bool:
         return node.input[0] == node.input[1]
     if node.op_type == "Pow":
         exponent = origins.constants.get(node.input[1])
-        return exponent is None or bool((exponent == 2).all())
+        return exponent is None or bool((np.abs(exponent) > 1).any())
     return False
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import onnx
 
 from gehost.errors import NumbersDifferError
 from gehost.half import HalfConversion, HalfVerification, judge, to_float16
 from gehost.host.needs import name_runtimes
 from gehost.host.report import Report, op_counts
 from gehost.ir.bodies import node_lists
+from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
 from gehost.kernels import Target
 from gehost.options import HostOptions
 from gehost.verify import Runner, find_feeds
 from gehost.verify.feeds import without_weights
 from gehost.verify.retype import inferred
+from gehost.verify.rounded import is_kernel
 
 _Feeds = Sequence[Mapping[str, Any]]
 
@@ -38,6 +43,7 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
     if not report.half:
         return model
     with report.timed("half"):
+        model = _without_own_functions(model, report)
         if options.verify and feeds is None:
             runner = Runner(model.flush(), base_dir=model.base_dir, libraries=options.ort_libraries)
             feeds = [feed for feed, _ in find_feeds(runner, 0)]
@@ -59,6 +65,25 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
             error.report, error.model = report, conversion.model
             raise error
     return describe(model, conversion, options, report)
+
+
+def _without_own_functions(model: Model, report: Report) -> Model:
+    """Return a model with its functions inlined, but for those that kernels take the place of.
+
+    What must not be rounded is then seen across their borders.
+    """
+    proto = model.flush()
+    own = [function for function in proto.functions if not _has_kernel(proto, function)]
+    if not own:
+        return model
+    inlined = inline_functions(proto, keep=partial(_has_kernel, proto))
+    counted = "1 function" if len(own) == 1 else f"{len(own)} functions"
+    report.notes.append(f"half: {counted} of the model inlined")
+    return Model(inlined, path=model.path)
+
+
+def _has_kernel(model: onnx.ModelProto, function: onnx.FunctionProto) -> bool:
+    return function.domain == "gehost" or is_kernel(model, function)
 
 
 def _judged(

@@ -26,14 +26,14 @@ def rounded(
 ) -> onnx.ModelProto:
     """Return the model with half's roundings, as a model of float32."""
     if model.functions:
-        model = inline_functions(model, keep=partial(_is_kernel, model))
+        model = inline_functions(model, keep=partial(is_kernel, model))
     model = unique_names(model)
     wide = retyped(model, WIDER, base_dir, folder)
     round_outputs(wide, element_types(model), lambda _: True)
     return wide
 
 
-def _is_kernel(model: onnx.ModelProto, function: onnx.FunctionProto) -> bool:
+def is_kernel(model: onnx.ModelProto, function: onnx.FunctionProto) -> bool:
     """Whether a kernel runs in place of a function: ONNX Runtime prefers that of its name."""
     names = ("", "ai.onnx") if function.domain in ("", "ai.onnx") else (function.domain,)
     opset = max((item.version for item in model.opset_import if item.domain in names), default=0)

@@ -40,9 +40,24 @@ _ANGLES = {
     "Trilu": "a = Mul (p, f) b = Trilu (a) y = Cos (b)",
     "TopK": "a = Mul (p, f) b, j = TopK (a, one) y = Cos (b)",
     "ScatterND": "a = Mul (p, f) a2 = Gather (a, i2) b = ScatterND (a, rows, a2) y = Cos (b)",
+    "Resize": """a = Mul (p, f) b = Unsqueeze (a, zero) d = Resize <mode = "linear"> (b, , scales)
+        y = Cos (d)""",
+    "SequenceAt": "a = Mul (p, f) q = SequenceConstruct (a, a) b = SequenceAt (q, one) y = Cos (b)",
+    "AveragePool": """a = Mul (p, f) b = Unsqueeze (a, zero)
+        d = AveragePool <kernel_shape = [2]> (b) y = Cos (d)""",
+    "a filter": """a = Mul (p, f) b = Unsqueeze (a, one) d = Conv (b, filter) y = Cos (d)""",
+    "LeakyRelu": "a = Mul (p, f) b = LeakyRelu (a) y = Cos (b)",
+    "frequencies of an If": """g = If (c) <then_branch = t () => (float[8] u) { u = Mul (f, k) },
+        else_branch = e () => (float[8] w) { w = Identity (f) }> m = Unsqueeze (g, zero)
+        q = Cast <to = 1> (n) a = MatMul (q, m) y = Cos (a)""",
     "a large weight is none": "h = MatMul (x, w) y = Sin (h)",
 }
+_OF_THREE_AXES = ("Resize", "AveragePool", "a filter")
 _INTEGERS = {
+    "a comparison of what is entered": "a = Equal (v, row) y = Cast <to = 7> (a)",
+    "a difference of what is entered": "d = Sub (v, row) y = Sign (d)",
+    "a comparison of what is exact": """a = Add (v, one) i = Cast <to = 7> (a) y = Less (a, row)
+        j = Neg (i)""",
     "product": "g = Cast <to = 1> (n) a = Mul (g, k) y = Cast <to = 7> (a)",
     "Floor": "g = Cast <to = 1> (n) a = Div (g, k) b = Floor (a) y = Cast <to = 6> (b)",
     "double": "g = Cast <to = 11> (n) h = Cast <to = 1> (g) y = Cast <to = 7> (h)",
@@ -129,6 +144,7 @@ def _model(arguments: str, body: str, weights: str, result: str = "y") -> onnx.M
         "As": """<domain: "own", opset_import: ["": 20]> As <to> (g) => (y)
             { y = Cast <to: int = @to> (g) }""",
         "Like": _function("Like", "(g, n) => (y) { h = Identity (g) y = CastLike (h, n) }"),
+        "Below": _function("Below", "(t, s) => (y) { b = Less (t, s) y = Identity (b) }"),
         "Index": _function("Index", "(g) => (y) { h = Identity (g) y = Cast <to = 7> (h) }"),
     }
     used = {name for name in functions if f"own.{name}" in body}
@@ -156,8 +172,14 @@ def test_an_angle_is_not_rounded(case: str) -> None:
     weights = f"""{_FREQUENCIES}, float k = {{1.37}}, float[6, 1] f6 = {{1, 2, 3, 4, 5, 6}},
         int64[3] i = {{5, 3, 1}}, int64[1] zero = {{0}}, int64[1] one = {{1}},
         int64 axis = {{0}}, int64[4] pads = {{0, 0, 0, 2}}, int64[2, 1] rows = {{0, 1}},
-        int64[2] i2 = {{4, 5}}"""
-    model = _model("float[6, 1] p, bool c, float[1, 300] x", _ANGLES[case], weights)
+        int64[2] i2 = {{4, 5}}, float[3] scales = {{1, 1, 2}}, float[1, 1, 2] filter = {{0.5, 0.5}}"""
+    sizes = {1: "r", 3: "q, r, s"}.get(3 if case in _OF_THREE_AXES else 2, "q, r")
+    model = _model(
+        "float[6, 1] p, bool c, float[1, 300] x, int64[6, 1] n",
+        _ANGLES[case],
+        weights,
+        f"float[{sizes}] y",
+    )
     if "weight" in case:
         tensor = onnx.numpy_helper.from_array(np.full((300, 300), 0.01, np.float32), "w")
         model.graph.initializer.append(tensor)
@@ -166,7 +188,8 @@ def test_an_angle_is_not_rounded(case: str) -> None:
         assert types["w"] == onnx.TensorProto.FLOAT16
         return
     feeds = {"p": np.arange(6, dtype=np.float32)[:, None], "x": np.zeros((1, 300), np.float32)}
-    assert _off(model, feeds | {"c": np.array(True)}) < 1e-3
+    feeds |= {"n": 400 * np.arange(6)[:, None], "c": np.array(True)}
+    assert _off(model, feeds) < 1e-3
 
 
 @pytest.mark.parametrize("case", _INTEGERS)
@@ -200,6 +223,34 @@ def test_the_end_of_a_loop_is_not_rounded() -> None:
     model = _model("float[1, 8] x, float q", body, weights, "float[r] y, float[1, 8] a")
     tensor = onnx.numpy_helper.from_array(np.full((8, 8), 0.1, np.float32), "w")
     model.graph.initializer.append(tensor)
+    feeds = {"x": np.ones((1, 8), np.float32), "q": np.array(-3, np.float32)}
+    assert _off(model, feeds) < 5e-3
+
+
+_CONDITIONS = {
+    "Cast": "b = Less (t, five) g = Cast <to = 1> (b) next = Cast <to = 9> (g)",
+    "Squeeze": "u1 = Unsqueeze (t, axes) b = Less (u1, five) next = Squeeze (b)",
+    "ReduceMax": """u1 = Unsqueeze (t, axes) b = Less (u1, five) i = Cast <to = 6> (b)
+        m = ReduceMax <keepdims = 0> (i) next = Cast <to = 9> (m)""",
+    "Xor": "b = GreaterOrEqual (t, five) yes = Equal (t, t) next = Xor (b, yes)",
+    "If": """next = If (go) <then_branch = a () => (bool v) { v = Less (t, five) },
+        else_branch = e () => (bool r) { r = Less (t, small) }>""",
+    "function": "next = own.Below (t, five)",
+}
+
+
+@pytest.mark.parametrize("case", _CONDITIONS)
+def test_the_end_of_a_loop_is_found_behind_other_operators(case: str) -> None:
+    body = f"""a = MatMul (x, w) d = Mul (q, minus) last, y = Loop (, go, d) <body = b (int64 step,
+        bool more, float s) => (bool next, float t, float u) {{
+            t = Add (s, small) u = Identity (t) {_CONDITIONS[case]} }}>"""
+    weights = (
+        """float minus = {-1}, float small = {0.003}, float five = {5}, bool go = {1},
+        int64[1] axes = {0}, float[8, 8] w = {"""
+        + ", ".join(["0.1"] * 64)
+        + "}"
+    )
+    model = _model("float[1, 8] x, float q", body, weights, "float[r] y, float[1, 8] a")
     feeds = {"x": np.ones((1, 8), np.float32), "q": np.array(-3, np.float32)}
     assert _off(model, feeds) < 5e-3
 

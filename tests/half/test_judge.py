@@ -154,12 +154,13 @@ def test_other_sizes_and_integers_are_named() -> None:
     """Each element rounds to 0.3, and no more than that is left: the sizes differ."""
     model = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["": 17]>
-        g (float[40] x) => (float[K] y, int64[40] i, float[40] z) <float c = {0.3}> {
-            z = Neg (x) f = Neg (z) m = Greater (f, c) y = Compress <axis = 0> (f, m)
-            i = Cast <to = 7> (m) }"""
+        g (float[40, 1] x) => (float[K] y, int64[40] i, float[40, 1] z)
+            <float c = {0.3}, float[1, 1] one = {1}, int64[1] all = {-1}> {
+            z = MatMul (x, one) f = Reshape (z, all) m = Greater (f, c)
+            y = Compress <axis = 0> (f, m) i = Cast <to = 7> (m) }"""
     )
     model = onnx.shape_inference.infer_shapes(model)
-    result = judge(model, to_float16(model), [{"x": np.full(40, 0.30001, np.float32)}])
+    result = judge(model, to_float16(model), [{"x": np.full((40, 1), 0.30001, np.float32)}])
     assert result.equal
     assert result.note.endswith('; other integers or sizes in "y", "i"')
 

@@ -273,3 +273,19 @@ def test_a_fill_that_an_output_holds_is_exact_or_refused(
         lowest = Runner(half).run({"x": feed, "k": np.array(True)})["z"].min()
         assert lowest == np.float32(fill)
         assert any(item.data_type == onnx.TensorProto.FLOAT16 for item in half.graph.initializer)
+
+
+def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:
+    """4,099 and 105,001 are no numbers of float16; a function that makes them hides that."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 17, "own": 1]>
+        g (int64[2] n) => (float[2] y) { y = own.Made (n) }
+        <domain: "own", opset_import: ["": 17]> Made (n) => (g) {
+            f = Cast <to = 1> (n) one = Constant <value = float {1}> () g = Mul (f, one) }"""
+    )
+    onnx.save(model, tmp_path / "own.onnx")
+    host = Host(HostOptions(half=True, keep_io_types=True, verify=True))
+    report = host.compile(tmp_path / "own.onnx", tmp_path / "half.onnx")
+    assert "half: 1 function of the model inlined" in report.notes
+    result = Runner(tmp_path / "half.onnx").run({"n": np.array([4099, 105001])})
+    assert result["y"].tolist() == [4099, 105001]
