@@ -142,6 +142,7 @@ def to_float16(
             frozenset(outside),
             functions,
             wide,
+            keep_io=keep_io,
             cautious=cautious,
         )
         converted = conversion.run(keep_io=keep_io)
@@ -207,6 +208,7 @@ class _Conversion:
         functions: Collection[str],
         wide: Mapping[str, Sequence[int]],
         *,
+        keep_io: bool,
         cautious: bool,
     ) -> None:
         self._model = model
@@ -244,7 +246,7 @@ class _Conversion:
         self.clipped: set[str] = set()
         """Values that are bounded by half's range before they are cast."""
         self._types = element_types(model)
-        self._exact = Exact(model, self._functions, self._types)
+        self._exact = Exact(model, self._functions, self._types, keep_io=keep_io)
         self._float_functions = self._exact.functions.union(functions)
         self.wide: dict[str, Sequence[int]] = dict(wide)
         """The results of functions that need float32's range."""

@@ -4,7 +4,7 @@ Each is followed up, also into bodies and functions and out of them:
 
 - *Angles and numbers that become integers* (Sin, a cast to integers, boxes, grids, scales, the end
   of a Loop): through all operators of floats, up to learned layers: norms, and products with
-  large weights. Softmax ends the walk, and is float32 itself.
+  weights. A Softmax and a product with few weights end the walk, and are float32 themselves.
 - *Logarithms*: through what is linear, which includes the filters of a spectrum and its transform,
   to the first other operator, as Sigmoid, which is float32 itself.
 - *Means whose square is taken from a mean of squares*: through what adds up and scales.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import onnx
 
 from gehost.half.names import has_body
 from gehost.half.operators import key_of
-from gehost.half.places import Place, Places
+from gehost.half.places import NORMS, Place, Places
 from gehost.half.reasons import (
     ANGLE,
     ANGLES,
@@ -50,6 +51,11 @@ _LINEAR = _SCALED.union(
 _MOST_FILTERS = 1 << 18
 """Elements of the matrix that makes bands of a spectrum, or of that of a short transform."""
 
+_MOST_AXES = 16
+"""Axes of a place, as a matrix turns it; layers read more."""
+_MOST_OF_FILTER = 64
+"""Elements of a kernel that smooths one channel, or makes one of a few."""
+
 _PLACES = {
     "NonMaxSuppression": (0,),
     "RoiAlign": (1,),
@@ -62,9 +68,11 @@ _PLACES = {
 }
 """Inputs of operators: places in a plane, and counts."""
 _SELECTIONS = frozenset(
-    ("ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod")
+    ("ArgMax", "ArgMin", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod")
 ).union(("Sub", "TopK", "Unique"))
-"""Operators whose result may hang on the last bits of what is entered."""
+"""Operators whose result may hang on the last bits of what is entered, or scale it."""
+_LOGS = frozenset(("Acos", "Acosh", "Asin", "Atanh", "Log"))
+"""Operators that are steep somewhere."""
 _SUMS = frozenset(("AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"))
 _STEPS = 12
 """Nodes between a sum of squares and what it is added to, in which it is looked for."""
@@ -88,6 +96,8 @@ class Exact:
         model: onnx.ModelProto,
         functions: Mapping[str, onnx.FunctionProto],
         types: Mapping[str, int],
+        *,
+        keep_io: bool,
     ) -> None:
         self.results: Mapping[str, dict[str, str]] = defaultdict(dict)
         """Why nodes that make them keep float32: by function, "" for the graph, and result."""
@@ -100,6 +110,8 @@ class Exact:
         self._functions = functions
         self._types = types
         self._places = Places(model, functions, types)
+        self._keep_io = keep_io
+        """Whether inputs are entered in float32."""
         self._waiting: list[tuple[Place, str]] = []
         for scope, node in self._places.nodes():
             if node.domain in ("", "ai.onnx"):
@@ -135,11 +147,14 @@ class Exact:
                 self._waiting.append((operands[slot], POSITION))
                 if op in _READ_BOTH:
                     self._mark(scope, node, POSITION)
-        if op in ANGLES or op == "Log" or self._to_integer(scope, node):
-            why = ANGLE if op in ANGLES else LOG if op == "Log" else POSITION
+        if op in ANGLES or op in _LOGS or self._to_integer(scope, node):
+            why = ANGLE if op in ANGLES else LOG if op in _LOGS else POSITION
             self._mark(scope, node, why)
             self._waiting.append((operands[0], why))
-        elif op in _SELECTIONS and self._is_entered(operands):
+        elif op in NORMS and self._is_entered(operands[:1]):
+            self._mark(scope, node, POSITION)
+            self._waiting.append((operands[0], POSITION))
+        elif (op in _SELECTIONS or self._is_area(op, operands)) and self._is_entered(operands):
             self._mark(scope, node, POSITION)
             self._waiting += [(operand, POSITION) for operand in operands]
         elif op in ("Add", "Sub"):
@@ -150,9 +165,13 @@ class Exact:
             for body in bodies_of(node):
                 self._add_end((scope, body.output[0].name))
 
+    def _is_area(self, op: str, operands: list[Place]) -> bool:
+        """Whether numbers are multiplied or added up that are no constants and no masks."""
+        return op in ("Add", "Mul") and not any(map(self._places.is_number, operands))
+
     def _is_entered(self, operands: list[Place]) -> bool:
         floats = [operand for operand in operands if self._places.is_float(operand)]
-        return all(self._places.is_entered(operand) for operand in floats)
+        return self._keep_io and all(self._places.is_entered(operand) for operand in floats)
 
     def _mark(self, scope: str, node: onnx.NodeProto, why: str) -> None:
         self.results[scope].update(dict.fromkeys(node.output, why))
@@ -181,12 +200,18 @@ class Exact:
             if is_sum and self._squared(place):
                 return True
             for node in self._places.makers(place):
-                is_sum |= node.op_type in _SUMS
+                is_filter = self._smooths(place[0], node)
+                is_sum |= is_filter or node.op_type in _SUMS
                 if node.op_type == "ReduceSumSquare":
                     return True
-                if node.op_type in _SUMS.union(("Add", "Mul")).union(MOVES):
+                if is_filter or node.op_type in _SUMS.union(("Add", "Mul")).union(MOVES):
                     waiting += self._places.floats(place, node)
         return False
+
+    def _smooths(self, scope: str, node: onnx.NodeProto) -> bool:
+        """Whether a convolution filters each channel by itself."""
+        kernel = self._places.shape((scope, node.input[1])) if node.op_type == "Conv" else None
+        return kernel is not None and kernel[1] == 1
 
     def _squared(self, place: Place) -> Place | None:
         """Return what a value is the square of."""
@@ -203,7 +228,8 @@ class Exact:
             for maker in self._places.makers((scope, node.input[0]))
             if maker.op_type == "ReduceSum"
         ]
-        if sums and self._places.is_number((scope, node.input[1])):
+        count = (scope, node.input[1])
+        if sums and (self._places.is_number(count) or self._is_entered([count])):
             for item in (node, *sums):
                 self._mark(scope, item, POSITION)
 
@@ -265,9 +291,14 @@ class Exact:
             return None
         op = node.op_type
         if why == SQUARE:
-            return [] if op in PRODUCTS else sources if op in _SCALED else None
+            is_sum = op in _SCALED or self._smooths(place[0], node)
+            return sources if is_sum else [] if op in PRODUCTS else None
         if op in PRODUCTS:
-            return sources if self._is_filter(sources, op, why) else None
+            is_small = any(self._places.is_number(operand) for operand in sources[:2])
+            is_filter = self._is_filter(sources, op, why)
+            if why == LOG and self._smooths(place[0], node):  # the transform of a signal
+                is_filter = True
+            return sources if is_filter else [] if is_small else None
         if op == "Softmax" or (why == LOG and op not in _LINEAR):
             return []
         return sources
@@ -275,11 +306,21 @@ class Exact:
     def _is_filter(self, operands: list[Place], op: str, why: str) -> bool:
         """Whether a product is of numbers, or moves places, and not of learned weights."""
         if why == LOG:
-            sizes = [self._places.size(operand) for operand in operands[:2]]
-            return any(size is not None and size <= _MOST_FILTERS for size in sizes)
+            shapes = [self._places.shape(operand) for operand in operands[:2]]
+            return any(shape is not None and prod(shape) <= _MOST_FILTERS for shape in shapes)
         if op in ("Conv", "ConvTranspose"):
-            return self._places.channels(operands[1]) == 1
-        return any(self._places.is_number(operand) for operand in operands[:2])
+            kernel = self._places.shape(operands[1]) or ()
+            return min(kernel[:2], default=0) == 1 and prod(kernel) <= _MOST_OF_FILTER
+        return any(self._is_factor(operand) for operand in operands[:2])
+
+    def _is_factor(self, operand: Place) -> bool:
+        """Whether a factor moves or turns places; a layer has two long axes."""
+        entered = self._places.entered_shape(operand)
+        if entered is not None:
+            return len(entered) > 1 and min(entered[-2:]) > 0 and max(entered[-2:]) <= _MOST_AXES
+        shape = self._places.shape(operand) or ()
+        is_layer = len(shape) > 1 and min(shape[-2:]) > _MOST_AXES
+        return not is_layer and self._places.is_number(operand)
 
     def _add_differences(self, exact: set[Place]) -> None:
         """Add what is selected by numbers that are float32, or left of them."""

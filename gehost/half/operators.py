@@ -64,7 +64,7 @@ def _adds_up(node: onnx.NodeProto) -> bool:
 
 def is_kernel(node: onnx.NodeProto) -> bool:
     """Whether a runtime has a kernel for an operator, in any type."""
-    operator = f"{node.domain}::{node.op_type}"
+    operator = op_name(node.domain, node.op_type)
     return any(row.operator == operator for row in kernels())
 
 

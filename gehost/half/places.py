@@ -12,7 +12,7 @@ import onnx
 from onnx.external_data_helper import uses_external_data
 
 from gehost.half.names import handed_out, has_body, states_of
-from gehost.half.operators import holds_float, key_of, makes_float, opsets_of, schema_of
+from gehost.half.operators import holds_float, is_kernel, key_of, makes_float, opsets_of, schema_of
 from gehost.half.reasons import FLOATS, MOST_SCALES, PRODUCTS, TABLES, constant_of, too_wide
 from gehost.ir.bodies import bodies_in, bodies_of, lists_of
 
@@ -21,10 +21,10 @@ Place: TypeAlias = tuple[str, str]
 
 _SHAPED = frozenset(("Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"))
 """Operators that read the sizes of a value."""
-_NORMS = frozenset(
+NORMS = frozenset(
     ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization")
 ).union(("LRN", "MeanVarianceNormalization", "RMSNormalization"))
-_LEARNED = _NORMS.union(("Attention", "GRU", "LSTM", "LogSoftmax", "RNN", "RotaryEmbedding"))
+_LEARNED = NORMS.union(("Attention", "GRU", "LSTM", "LogSoftmax", "RNN", "RotaryEmbedding"))
 """Operators that make features, whatever they read."""
 _OF_NO_FLOATS = ("Cast", "Constant", "ConstantOfShape", "Range")
 
@@ -61,7 +61,10 @@ class Places:
         }
         self._numbers: dict[Place, bool] = {}
         self._entered: dict[Place, bool] = {}
-        self._inputs = {("", info.name) for info in model.graph.input}
+        self._inputs: dict[Place, list[int]] = {
+            ("", info.name): [entry.dim_value for entry in info.type.tensor_type.shape.dim]
+            for info in model.graph.input
+        }
         for scope, graph in {"": model.graph, **functions}.items():
             self._read(scope, graph)
 
@@ -131,6 +134,8 @@ class Places:
         scope, name = place
         function = self._functions.get(key_of(node))
         if function is not None:
+            if node.op_type in _LEARNED or is_kernel(node):
+                return None
             at = [*node.output].index(name)
             return [(key_of(node), item) for item in function.output[at : at + 1]]
         if not has_body(node):
@@ -156,7 +161,7 @@ class Places:
 
     def _looks_up(self, scope: str, node: onnx.NodeProto) -> bool:
         """Whether a node takes rows of a constant, as embeddings are."""
-        return node.op_type in TABLES and self.size((scope, node.input[0])) is not None
+        return node.op_type in TABLES and self.shape((scope, node.input[0])) is not None
 
     def epsilon(self, place: Place) -> np.ndarray[Any, Any] | None:
         """Return the constant that a value is in a call, if it is one number that half lacks."""
@@ -166,15 +171,13 @@ class Places:
         epsilons = (self.epsilon(source) for source in self.outside(place) if source != place)
         return next((array for array in epsilons if array is not None), None)
 
-    def size(self, place: Place) -> int | None:
-        """Return the number of elements of a constant."""
-        shape = self._shapes.get(place)
-        return None if shape is None else prod(shape)
+    def shape(self, place: Place) -> Sequence[int] | None:
+        """Return the sizes of a constant."""
+        return self._shapes.get(place)
 
-    def channels(self, kernel: Place) -> int:
-        """Return the channels that the constant kernel of a convolution makes, 0 if unknown."""
-        shape = self._shapes.get(kernel)
-        return 0 if shape is None else max(shape[:2])
+    def entered_shape(self, place: Place) -> Sequence[int] | None:
+        """Return the sizes of an input of the model, 0 for open ones."""
+        return None if place in self._shapes else self._inputs.get(place)
 
     def is_number(self, place: Place) -> bool:
         """Whether a value is made of integers and of constants that are no large weights."""
@@ -203,9 +206,9 @@ class Places:
             place = waiting.pop()
             if answers.get(place) or place in inputs:
                 continue
-            size = self.size(place)
-            if size is not None:
-                if size >= MOST_SCALES:
+            shape = self.shape(place)
+            if shape is not None:
+                if prod(shape) >= MOST_SCALES:
                     return None
                 continue
             sources = self.outside(place)

@@ -43,7 +43,12 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
     if not report.half:
         return model
     with report.timed("half"):
-        model = _without_own_functions(model, report)
+        proto = inlined(before := model.flush())
+        if proto is not before:
+            count = len(before.functions) - len(proto.functions)
+            counted = "1 function" if count == 1 else f"{count} functions"
+            report.notes.append(f"half: {counted} of the model inlined")
+            model = Model(proto, path=model.path)
         if options.verify and feeds is None:
             runner = Runner(model.flush(), base_dir=model.base_dir, libraries=options.ort_libraries)
             feeds = [feed for feed, _ in find_feeds(runner, 0)]
@@ -67,19 +72,14 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
     return describe(model, conversion, options, report)
 
 
-def _without_own_functions(model: Model, report: Report) -> Model:
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model with its functions inlined, but for those that kernels take the place of.
 
     What must not be rounded is then seen across their borders.
     """
-    proto = model.flush()
-    own = [function for function in proto.functions if not _has_kernel(proto, function)]
-    if not own:
+    if all(_has_kernel(model, function) for function in model.functions):
         return model
-    inlined = inline_functions(proto, keep=partial(_has_kernel, proto))
-    counted = "1 function" if len(own) == 1 else f"{len(own)} functions"
-    report.notes.append(f"half: {counted} of the model inlined")
-    return Model(inlined, path=model.path)
+    return inline_functions(model, keep=partial(_has_kernel, model))
 
 
 def _has_kernel(model: onnx.ModelProto, function: onnx.FunctionProto) -> bool:

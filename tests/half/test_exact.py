@@ -319,3 +319,50 @@ def test_a_state_that_becomes_an_angle_is_not_rounded(case: str) -> None:
     half = to_float16(onnx.shape_inference.infer_shapes(model), keep_io=True)
     assert not any("Loop" in note or "Scan" in note for note in half.notes)
     onnx.checker.check_model(to_float16(model).model, full_check=True)
+
+
+@pytest.mark.parametrize("domain", ["", "gehost"])
+def test_a_norm_ends_what_is_followed_also_as_a_function(domain: str) -> None:
+    """Below opset 17 it is a call of a body; the residual stream before it is half."""
+    name = "LayerNormalization" if not domain else "gehost.RMSNormalization"
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 16, "gehost": 1]>
+        g (float[2, 300] x) => (float[2, 4] y) {{
+            h = MatMul (x, w) r = Add (h, x) n = {name} (r) a = MatMul (n, v) y = Sin (a) }}
+        <domain: "{domain}", opset_import: ["": 16]> {name.rpartition(".")[2]} (r) => (n) {{
+            m = ReduceMean <axes = [-1]> (r) n = Sub (r, m) }}"""
+    )
+    for name, shape in {"w": (300, 300), "v": (300, 4)}.items():
+        tensor = onnx.numpy_helper.from_array(np.full(shape, 0.01, np.float32), name)
+        model.graph.initializer.append(tensor)
+    half = to_float16(onnx.shape_inference.infer_shapes(model))
+    assert half.kept == {"angles": ['MatMul "a"', 'Sin "y"']}
+
+
+def test_layers_end_what_is_followed() -> None:
+    """The head of a detector: its last layers and what moves boxes are float32, no other layer."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[2, 60, 64] x, float[2, 1, 60] s) => (int64[r, 3] y) {
+            z = MatMul (x, u) a = MatMul (z, w) b = Relu (a) c = MatMul (b, v) d = Sigmoid (c) e = Mul (d, size)
+            y = NonMaxSuppression (e, s, all, iou) }"""
+    )
+    weights = {
+        "u": np.full((64, 64), 0.01),
+        "w": np.full((64, 64), 0.01),
+        "v": np.full((64, 4), 0.1),
+        "size": np.array(640),
+    }
+    weights["iou"] = np.array(0.5)
+    for name, array in weights.items():
+        tensor = onnx.numpy_helper.from_array(array.astype(np.float32), name)
+        model.graph.initializer.append(tensor)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(9), "all"))
+    half = to_float16(onnx.shape_inference.infer_shapes(model))
+    assert half.kept["positions and masks"] == [
+        'MatMul "a"',
+        'Relu "b"',
+        'MatMul "c"',
+        'Sigmoid "d"',
+        'Mul "e"',
+    ]

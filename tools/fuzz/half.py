@@ -28,6 +28,7 @@ from gehost import GehostError, Host, HostOptions
 from gehost.errors import NumbersDifferError
 from gehost.half import HalfConversion, judge
 from gehost.half.convert import stays
+from gehost.host.in_half import inlined
 from gehost.optimizing.build import Candidate
 from gehost.optimizing.check import Checker
 from gehost.optimizing.run import optimize
@@ -430,7 +431,7 @@ def check_planted(
         return
     tally["planted"] += 1
     compiled, _ = Host(HostOptions(vendors=[VENDORS], plugins=False)).run(model)
-    verdict = judge(compiled, HalfConversion(wrong, ()), oracle.feeds)
+    verdict = judge(inlined(compiled), HalfConversion(wrong, ()), oracle.feeds)
     if verdict.equal:
         raise Failure(f"planted: {off:.3g} times the bound, yet {verdict.summary()}")
 
