@@ -170,8 +170,10 @@ class Exact:
         return op in ("Add", "Mul") and not any(map(self._places.is_number, operands))
 
     def _is_entered(self, operands: list[Place]) -> bool:
+        if not self._keep_io or any(scope for scope, _ in operands):
+            return False  # a function may be a kernel, which has one type
         floats = [operand for operand in operands if self._places.is_float(operand)]
-        return self._keep_io and all(self._places.is_entered(operand) for operand in floats)
+        return all(self._places.is_entered(operand) for operand in floats)
 
     def _mark(self, scope: str, node: onnx.NodeProto, why: str) -> None:
         self.results[scope].update(dict.fromkeys(node.output, why))

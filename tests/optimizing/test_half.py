@@ -247,9 +247,10 @@ def test_a_model_that_half_breaks_is_not_converted(
     """Near 1000 half has no fractions, so that the difference is 0."""
     text = """<ir_version: 9, opset_import: ["": 17]> m (float[n, 32] x) => (float[n, 32] y)
     <float k = {1000}, float h = {0.001}, float one = {1}>
-    { u = Sigmoid (x) s = Mul (u, h) a = Add (s, k) r = Relu (a) d = Sub (r, k)
+    { t = MatMul (x, w) u = Sigmoid (t) s = Mul (u, h) a = Add (s, k) r = Relu (a) d = Sub (r, k)
       y = Div (one, d) }"""
-    path = saved(parse(text, {}), tmp_path / "m.onnx")
+    weights = {"w": np.eye(32, dtype=np.float32)}
+    path = saved(parse(text, weights), tmp_path / "m.onnx")
     line = 'not converted: output "y" of feed 0 is not finite in float16'
     words = ["optimize", path, "-o", str(tmp_path / "o.onnx"), "--half", "--no-measure"]
     assert run([*words, "--for", "any"]) == 0
@@ -260,7 +261,7 @@ def test_a_model_that_half_breaks_is_not_converted(
     assert line in capsys.readouterr().out
     assert run([*words, "--for", "any", "--json"]) == 0
     assert line in json.loads(capsys.readouterr().out)["unconverted"]
-    report = gehost.optimize(parse(text, {}), "any", half=True, measured=False).report
+    report = gehost.optimize(parse(text, weights), "any", half=True, measured=False).report
     assert line in report.unconverted
     assert run(["compile", path, "-o", str(tmp_path / "c.onnx"), "--half", "--verify"]) == 6
     assert not (tmp_path / "c.onnx").exists()
