@@ -84,9 +84,6 @@ _INTEGERS = frozenset(
 )
 """Types that show each rounding; a text is made of digits."""
 
-_HOW_FAR = {ANGLE: POSITION}
-"""Both are followed alike."""
-
 
 class Exact:
     """The values of a model that must not be rounded."""
@@ -127,7 +124,7 @@ class Exact:
         visited: dict[str, set[Place]] = defaultdict(set)
         while self._waiting:
             place, why = self._waiting.pop()
-            seen = visited[_HOW_FAR.get(why, why)]
+            seen = visited[POSITION if why == ANGLE else why]  # both are followed alike
             if not place[1] or place in seen or place in visited[POSITION]:
                 continue
             seen.add(place)

@@ -165,11 +165,15 @@ class Places:
 
     def epsilon(self, place: Place) -> np.ndarray[Any, Any] | None:
         """Return the constant that a value is in a call, if it is one number that half lacks."""
-        array = self._scalars.get(place)
-        if array is not None:
-            return array if too_wide(array) else None
-        epsilons = (self.epsilon(source) for source in self.outside(place) if source != place)
-        return next((array for array in epsilons if array is not None), None)
+        waiting, seen = [place], {place}
+        while waiting:
+            place = waiting.pop()
+            array = self._scalars.get(place)
+            if array is not None and too_wide(array):
+                return array
+            waiting += [source for source in self.outside(place) if source not in seen]
+            seen.update(waiting)
+        return None
 
     def shape(self, place: Place) -> Sequence[int] | None:
         """Return the sizes of a constant."""

@@ -442,3 +442,16 @@ def test_what_follows_a_loop_from_constants_is_compared_unrounded(captures: bool
     feeds = feeds_of(proto)
     result = judge(proto, to_float16(proto), feeds)
     assert result.equal, result.summary()
+
+
+def test_states_that_change_places_are_followed_once() -> None:
+    """What a function reads may be either of them, at each step."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[4] x, float[4] y, int64 n, bool c) => (float[4] v, float[4] w) {
+            v, w = Loop (n, c, x, y) <body = b (int64 step, bool go, float[4] p, float[4] q) =>
+                (bool more, float[4] q, float[4] p) { more = own.Both (go, p) }> }
+        <domain: "own", opset_import: ["": 17]> Both (go, p) => (more) { more = Identity (go) }"""
+    )
+    half = to_float16(onnx.shape_inference.infer_shapes(model))
+    onnx.checker.check_model(half.model, full_check=True)
