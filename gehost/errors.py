@@ -226,7 +226,7 @@ def described(error: BaseException, context: object | None = None) -> str:
 
     Args:
         error: any error.
-        known: a location that the reader knows and that is left out.
+        context: a location that the reader knows and that is left out.
     """
     text = _text_of(error, context)
     if len(text) > _LONGEST:

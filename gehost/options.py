@@ -236,7 +236,7 @@ def from_environment(
     ``DUMP_GE_GRAPH`` and the variables that ``_dumps`` reads.
 
     Args:
-        given: fields of ``HostOptions``; None and () are not given.
+        arguments: fields of ``HostOptions``; None and () are not given.
         environ: the environment; ``os.environ`` when None.
         note: gets a line where default vendors stand in, where a variable runs further code, and
             where one has no effect.

@@ -290,6 +290,26 @@ def test_products_import_only_what_gehost_exports() -> None:
     assert len({module.split(".")[0] for module in PRODUCTS}) >= 8
 
 
+def absent_parameters(tree: ast.AST) -> Iterator[str]:
+    """What docstrings describe under ``Args:`` that no parameter has as its name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        _, _, text = (ast.get_docstring(node) or "").partition("Args:\n")
+        section = re.split(r"^\S", text, maxsplit=1, flags=re.MULTILINE)[0]
+        names = {item.arg for item in ast.walk(node.args) if isinstance(item, ast.arg)}
+        for name in re.findall(r"^ {4}\**(\w+)(?: \([^)]*\))?:", section, re.MULTILINE):
+            if name not in names:
+                yield f"{node.name}: {name}"
+
+
+def test_docstrings_describe_parameters_that_exist() -> None:
+    """``make docs`` refuses others."""
+    assert [
+        line for tree in trees(MODULES | PRODUCTS).values() for line in absent_parameters(tree)
+    ] == []
+
+
 def test_planted_offenders_are_seen() -> None:
     tree = ast.parse(
         "import gehost.ir.graph\n"
@@ -316,5 +336,10 @@ def test_planted_offenders_are_seen() -> None:
     code = ast.parse('"""one"""\nfrom two import three\nx.four = f(five=f"six {k}")\nk == "Se-Ven"')
     words = {"two", "three", "x", "four", "f", "five", "six", "k", "se", "ven"}
     assert set(words_in(code)) == words
+    described = ast.parse(
+        'def f(a, *b):\n    """Do.\n\n    Args:\n        a: one.\n        *b: two.\n'
+        '        c: three.\n\n    Raises:\n        d: four.\n    """'
+    )
+    assert [*absent_parameters(described)] == ["f: c"]
     runtime = ast.parse("import onnxruntime.tools\nx = 'com.microsoft::Gelu', 'onnxruntime>=1'")
     assert [*runtimes_in(runtime)] == ["onnxruntime.tools", "com.microsoft::Gelu"]

@@ -187,6 +187,14 @@ def test_the_paths_that_architecture_names_exist() -> None:
     assert missing == []
 
 
+def test_the_site_lists_every_page() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES]
+    for pattern in ("vendors/**/*.md", "plugins/*/*.md"):
+        pages += [f"repository/{page.relative_to(ROOT).as_posix()}" for page in ROOT.glob(pattern)]
+    assert [page for page in pages if f": {page}\n" not in nav] == []
+
+
 @pytest.mark.parametrize("name", gehost.__all__)
 def test_the_reference_has_every_public_name(name: str) -> None:
     pages = [ROOT / "docs" / "reference" / f"{page}.md" for page in ("python", "es")]

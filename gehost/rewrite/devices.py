@@ -20,7 +20,7 @@ def inherit_devices(region: Region, removed: Sequence[Node], new_nodes: Sequence
     Args:
         region: the region to replace.
         removed: its nodes that are removed.
-        made: the new nodes.
+        new_nodes: those that replace them.
 
     Raises:
         Refused: ``sharding: …``: there are device configurations and not exactly one new node; two

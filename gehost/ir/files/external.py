@@ -167,7 +167,7 @@ def locate(
     Args:
         tensor: an external one.
         base_dir: the model's directory; "" is the working directory, None a model without a file.
-        seen: absolute path and size of files by location, which are not inspected again; new
+        locations: absolute path and size of files by location, which are not inspected again; new
             ones are added.
 
     Raises:
