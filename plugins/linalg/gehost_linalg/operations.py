@@ -92,7 +92,7 @@ class Operation:
         types: the element types of its operands: ``float``, ``integer`` or ``any``.
         c: an expression of ``{0}``, ``{1}``, …, ``{t}`` (element type), ``{f}`` (C's suffix of
             functions), ``{c}`` (C's type); "" has no kernel.
-        onnx: operators with the same operands and results.
+        onnx: operators with the same operands and results; of plain rows of one or two operands.
         c_types: results with a kernel; empty for all.
         reduces: what OpenMP calls a reduction by it.
         is_costly: it costs more than a load.

@@ -133,23 +133,23 @@ class Text(NamedTuple):
 
 def _expression(op: Op, texts: Sequence[str], needs: dict[str, None]) -> str:
     """One scalar operation, by its row of the table."""
-    template, own = _template(op.name, op.dtype, op.attribute)
+    text, own = template(op.name, op.dtype, op.attribute)
     if own:
         needs[own] = None
-    return template.format(*texts)
+    return text.format(*texts)
 
 
 @lru_cache(maxsize=4096)
-def _template(name: str, dtype: str, attribute: str) -> tuple[str, str]:
+def template(name: str, dtype: str, attribute: str) -> tuple[str, str]:
     """An operation's C for a type, and the function of our own that it calls."""
     own = f"{name.partition('.')[2]}_{dtype}"
     if own in math_c.FUNCTIONS:
         return f"{own}({{0}})", own
     operation = OPERATIONS[name]
-    template = operation.c or PREDICATES[name][attribute]
+    text = operation.c or PREDICATES[name][attribute]
     operands = [f"{{{place}}}" for place in range(operation.operands)]
     suffix = "f" if dtype == "f32" else ""
-    return template.format(*operands, t=dtype, f=suffix, c=_TYPES[dtype]), ""
+    return text.format(*operands, t=dtype, f=suffix, c=_TYPES[dtype]), ""
 
 
 # -- one C function
