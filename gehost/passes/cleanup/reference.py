@@ -4,7 +4,8 @@ Only operators and versions of which the committed table of ``make reference`` s
 ONNX Runtime's. Floats are computed in float64 and rounded to the declared type, so that results
 depend neither on the installed runtime nor, as far as float64 goes, on the machine.
 Declined: results other than the declared types and shapes; NaN; infinities that no operand has;
-random and quantized operators; -0.0 beside others in Max and Min.
+random and quantized operators; -0.0 beside others in Max and Min; infinities in a Clip that lacks a
+bound, where the bound is the largest finite number and the evaluator has none.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def evaluate(call: Call) -> list[Array]:
     if node.op in ("Max", "Min") and any(map(_has_negative_zeros, arrays)):
         raise DeclinedError
     is_finite = not any(map(_has_infinities, arrays))
+    if node.op == "Clip" and not is_finite and len(arrays) < 3:
+        raise DeclinedError
     feeds: dict[str, Array] = {}
     infos: list[onnx.ValueInfoProto] = []
     for slot, array in enumerate(call.inputs):

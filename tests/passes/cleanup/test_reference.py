@@ -34,6 +34,7 @@ FOLDED = [
     "c = ReduceMean <keepdims = 0> (w, axis)",
     "c = ReduceSum(w, axis)",
     "c = Clip(w, zero)",
+    "c = Clip(masked, zero, zero)",
     "c = Sigmoid(w)",
     "c = Gelu(w)",
     "c = Where(flags, w, s)",
@@ -50,7 +51,7 @@ FOLDED = [
 
 def model(node: str, opset: int = 21) -> onnx.ModelProto:
     parsed = parse(
-        f"g (float x) => (float y) <{CONSTANTS}, float zero = {{0}}, int64 axis0 = {{0}}, bool[3] flags = {{1, 0, 1}}, float[3, 2] t = {{1, 2, 3, 4, 5, 6}}> "
+        f"g (float x) => (float y) <{CONSTANTS}, float zero = {{0}}, float[2] masked = {{0, -inf}}, int64 axis0 = {{0}}, bool[3] flags = {{1, 0, 1}}, float[3, 2] t = {{1, 2, 3, 4, 5, 6}}> "
         f"{{ {node}  f = Cast <to = 1> (c)  y = acme.F(x, f) }}",
         opset,
     )
@@ -79,6 +80,9 @@ def test_folds_as_onnx_runtime_computes(clean: Any, node: str) -> None:
         "c = Log(w)",  # NaN
         "c = Exp(large)",  # infinite, though no operand is
         "c = Max(w, minus)",
+        "c = Clip(endless)",
+        "c = Clip(endless, half)",
+        "c = Clip(endless, , half)",
         "c = Dropout(w, half, yes)",
         "c = acme.G(w)",
         "c = local.G(w)",
@@ -92,7 +96,7 @@ def test_stays(clean: Any, node: str) -> None:
     source = model(node)
     source.MergeFrom(
         parse(
-            "g () => () <int64[4] zeros = {0, 1, 1, 1}, float[2] large = {1000, 1}, float half = {0.5}, bool yes = {1}, uint8[2] bytes = {1, 2}> { } "
+            "g () => () <int64[4] zeros = {0, 1, 1, 1}, float[2] large = {1000, 1}, float[2] endless = {inf, -inf}, float half = {0.5}, bool yes = {1}, uint8[2] bytes = {1, 2}> { } "
             '<domain: "local", opset_import: ["": 21]> G (p) => (q) { q = Neg(p) }'
         )
     )
