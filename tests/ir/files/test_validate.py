@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import tracemalloc
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import onnx
@@ -195,6 +196,8 @@ def test_a_deprecated_operator_is_noted_and_its_result_has_a_type():
 
 def test_a_model_is_written_once_and_a_large_one_never():
     """Counting a model's bytes writes them, too, which takes time and memory."""
+    if not isinstance(validate, FunctionType):
+        pytest.skip("a profile sees no calls of machine code")
 
     def writes(loaded: Model) -> dict[str, int]:
         profile = cProfile.Profile()
