@@ -61,7 +61,7 @@ class Trial:
         return (self.folder / "fused.onnx").read_bytes()
 
 
-def build(version: str) -> None:
+def build() -> None:
     """Build every sdist and wheel; exit if one has another version."""
     if reason := no_release(ROOT, version):
         sys.exit(reason)
@@ -83,7 +83,7 @@ def build(version: str) -> None:
 
 
 def main() -> None:
-    build(version)
+    build()
     alone = Trial("alone", f"gehost[verify]=={version}")
     expected = alone.compiled("--verify")
     assert "pip install ./plugins/zoo" in alone.run("zoo", code=2)

@@ -33,7 +33,7 @@ def no_release(root: Path, version: str) -> str:
 
 
 def no_normal_form(version: str) -> str:
-    """Return what is wrong with a version as a file name of a wheel has it; "" if nothing is."""
+    """Return why a version is not in the normal form of PEP 440; "" if it is."""
     try:
         normal = str(Version(version))
     except InvalidVersion:

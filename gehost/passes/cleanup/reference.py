@@ -104,7 +104,8 @@ def evaluate(call: Call) -> list[Array]:
     if node.op in ("Max", "Min") and any(map(_has_negative_zeros, arrays)):
         raise DeclinedError
     is_finite = not any(map(_has_infinities, arrays))
-    if node.op == "Clip" and not is_finite and len(arrays) < 3:
+    lacks_bound = call.version >= 11 and len(arrays) < 3  # attributes have defaults
+    if node.op == "Clip" and lacks_bound and not is_finite:
         raise DeclinedError
     feeds: dict[str, Array] = {}
     infos: list[onnx.ValueInfoProto] = []

@@ -72,6 +72,13 @@ def test_folds_as_onnx_runtime_computes(clean: Any, node: str) -> None:
     np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1e-7, strict=True)
 
 
+def test_a_clip_below_opset_11_has_both_bounds(clean: Any) -> None:
+    cleaned = clean(model("c = Clip <max = 0.5> (masked)", 10), runs=False)
+    assert cleaned.ops == ["acme::F"]
+    array = cleaned.model.graph.tail.inputs[1].numpy()
+    np.testing.assert_array_equal(array, [0, np.finfo(np.float32).min])
+
+
 @pytest.mark.parametrize(
     "node",
     [
