@@ -25,6 +25,7 @@ _NOT_EMPTY = "sizes >= 1"
 _PAIRS = (
     re.compile(r"was (.+?)(?: \(dimension .*?\))?, would be (.+?)(?: \(dimension .*\))?$"),
     re.compile(r"(\S.*?) of \w+, (?:.+ of \w+, )?(.+?) of \w+: not proven equal"),
+    re.compile(r": ([^:;]+) is not known to equal ([^:;]+)"),
 )
 """Two sizes in a refusal that are not proven equal."""
 
@@ -40,7 +41,7 @@ def show_sizes(path: str, options: HostOptions) -> str:
     refused: Counter[tuple[str, str]] = Counter()
 
     def match_refused(record: Any, reason: str) -> None:
-        if "proven" in reason:
+        if "proven" in reason or "is not known to equal" in reason:
             refused[record.name, reason.partition(": ")[2]] += 1
 
     watch = SimpleNamespace(gehost_match_refused=hookimpl(match_refused))
@@ -126,8 +127,10 @@ def _facts(reason: str, scope: Scope) -> Iterator[str]:
             continue
         texts = match.groups()
         parts = {str(part): None for text in texts for part in _parts(scope, scope.parse(text))}
+        parts |= {name: None for text in texts for name in sorted(scope.names_in(text))}
         for name, part in product(names, parts):
-            if name == part or name in scope.names_in(part):
+            inside = scope.names_in(part)
+            if name == part or name in inside or any(map(is_invented, inside)):
                 continue
             trial = Scope()
             trial.assume(f"{name} == {part}")

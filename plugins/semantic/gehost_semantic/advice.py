@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_UNPROVEN = re.compile(r"(\w+) is not known to equal (\w+)$")
+_UNPROVEN = re.compile(r": ([^:]+) is not known to equal ([^:]+)$")
+_NAME = re.compile(r"[A-Za-z_]\w*\b(?!\()")
 _SPREAD = re.compile(r"broadcast\((\w+), (\w+)\) is not known|to equal broadcast\((\w+), (\w+)\)$")
 _QUANTIZED = "a quantized attention, which no kernel of floats computes: fuse, then quantize"
 _ADVICE = (
@@ -48,9 +49,31 @@ _ADVICE = (
 
 def advised(reason: str) -> str:
     """Return a refusal with what helps."""
-    unproven = _UNPROVEN.search(reason) or _SPREAD.search(reason)
-    if unproven is not None:
-        left, right = (name for name in unproven.groups() if name is not None)
-        return f'{reason}; if they are equal, compile with --assume "{left} == {right}"'
+    unproven = _UNPROVEN.search(reason)
+    if unproven is not None and "?" in unproven[0]:
+        return (
+            f'{reason}; if no input is empty, --assume "sizes >= 1" may name these sizes; '
+            "--dim fixes those of inputs"
+        )
+    fact = unproven and (_spread(reason) or _equality(*unproven.groups()))
+    if fact:
+        return f'{reason}; if they are equal, compile with --assume "{fact}"'
     result = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
     return f"{reason}; {result}" if result else reason
+
+
+def _spread(reason: str) -> str:
+    """Return the equality of the two sizes that broadcast, if a refusal is about that."""
+    match = _SPREAD.search(reason)
+    return " == ".join(name for name in match.groups() if name) if match else ""
+
+
+def _equality(left: str, right: str) -> str:
+    """Return the equality for ``--assume``: of the names that one side alone has, or of a name."""
+    names = [set(_NAME.findall(text)) for text in (left, right)]
+    own, other = names[0] - names[1], names[1] - names[0]
+    if len(own) == len(other) == 1:
+        return f"{own.pop()} == {other.pop()}"
+    if left in own:
+        return f"{left} == {right}"
+    return f"{right} == {left}" if right in other else ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
 
-from gehost import HostOptions, infer_model
+from gehost import Host, HostOptions, infer_model
 from gehost.diagnose.explain.run import explain
+from gehost.diagnose.sizes import show_sizes
 from gehost.ir.model import Model
 from gehost.testing import parse, run_pass
 from gehost_semantic.command import lines
@@ -119,6 +121,50 @@ CASES = {
         S + "p = Softmax <axis = 2> (x) y = MatMul (p, v)", Q, "it is over several axes", "--opset 13",
     ),
 }  # fmt: skip
+
+
+LENGTHS = {
+    # the mask of a layer with keys of n + past and values of n + more; what helps, one after the other
+    "of another name": ("m = Identity (l)", ["total == more + n", "past == more"]),
+    "of another past": ("m = Concat <axis = 2> (r, l0)", ["past == more"]),
+    "not known": ("m = Compress <axis = 2> (l, c)", ["sizes >= 1"]),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_the_length_of_a_mask_may_be_equal(
+    name: str,
+    vendors: Vendors,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """``show --attention`` and ``show --sizes`` name what helps."""
+    mask, facts = LENGTHS[name]
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        parse(
+            f"""<ir_version: 9, opset_import: ["" : 18]> g (float[1, n, 8] q, float[1, past, 8] u,
+            float[1, n, 8] w, float[1, more, 8] o, float[1, 1, total] l, float[1, 1, more] r,
+            float[1, 1, n] l0, bool[k] c) => (float[?] y) {{
+                k = Concat <axis = 1> (u, w) v = Concat <axis = 1> (o, w) {mask}
+                kt = Transpose <perm = [0, 2, 1]> (k) x = MatMul (q, kt) z = Add (x, m)
+                p = Softmax <axis = -1> (z) y = MatMul (p, v) }}"""
+        ),
+        path,
+    )
+    vendors.write("acme/flash.py", FLASH)
+    options = HostOptions(vendors=[vendors.root], plugins=False)
+    for count, fact in enumerate(facts):
+        options = replace(options, assume=facts[:count])
+        model = Model(onnx.load(path))
+        model.assume(options.assume)
+        infer_model(model)
+        assert f'--assume "{fact}"' in lines(model)[0]
+        shown = show_sizes(str(path), options)
+        assert "not known to equal" in shown
+        assert ("unlocked by --assume" in shown) == ("==" in fact)
+    _, report = Host(replace(options, assume=facts)).run(path)
+    (record,) = (record for record in report.passes if record.name == "NpuFlashAttention")
+    assert record.replaced == 1
 
 
 QUANTIZED = {
