@@ -2,7 +2,8 @@
 
     python -m tools.families DIR [NAME...]
 
-For each file: Softmax operators that a description covers, recomputed in float64; those that the vendor onnxruntime
+Sizes that the caller means to be one, as all pasts, and that the exporter names apart, are assumed to
+be equal; that none is 0 is assumed where only that describes more. For each file: Softmax operators that a description covers, recomputed in float64; those that the vendor onnxruntime
 and the passes of gehost_semantic's README replace; rotations and the operators RotaryEmbedding; the largest difference
 of the outputs in runs with masks to the right, left, at random, of one row and of all, with batches 0, 1 and 3,
 lengths 1 and 13 (twice the example's and one), and pasts of 0, 3 and 11. Exit code 1 where a number is wrong.
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -83,9 +84,7 @@ class Row:
 
 def feeds(path: Path) -> Iterator[tuple[str, Feed]]:
     """Yield inputs of other sizes, and masks, from the example that was exported."""
-    with np.load(path) as file:
-        example = {name: file[name] for name in file.files if name != "axes"}
-        axes = json.loads(str(file["axes"]))
+    example, axes = exported(path)
     sizes = {
         name: example[of].shape[int(axis)] for of, own in axes.items() for axis, name in own.items()
     }
@@ -113,6 +112,29 @@ def feeds(path: Path) -> Iterator[tuple[str, Feed]]:
                 feed
                 | {name: mask[:, : feed[name].shape[1]].astype(feed[name].dtype) for name in masks},
             )
+
+
+def exported(path: Path) -> tuple[Feed, dict[str, dict[str, str]]]:
+    """Return the example's inputs, and the caller's names of their open axes."""
+    with np.load(path) as file:
+        example = {name: file[name] for name in file.files if name != "axes"}
+        return example, json.loads(str(file["axes"]))
+
+
+def equalities(proto: onnx.ModelProto, path: Path) -> list[str]:
+    """Return what ``--assume`` says of sizes of one name for which the exporter has several."""
+    axes = exported(path)[1]
+    names: dict[str, list[str]] = {}
+    for value in proto.graph.input:
+        for axis, name in axes.get(value.name, {}).items():
+            own = value.type.tensor_type.shape.dim[int(axis)].dim_param
+            if own and own not in names.setdefault(name, []):
+                names[name].append(own)
+    facts = [f"{name} == {own[0]}" for own in names.values() for name in own[1:]]
+    total, parts = names.get("past + length"), (names.get("past"), names.get("length"))
+    if total and all(parts) and total[0] != "past + length":
+        facts.append(f"{total[0]} == {' + '.join(part[0] for part in parts if part)}")
+    return facts
 
 
 def _resized(array: Any, axes: Mapping[str, str], sizes: Mapping[str, int]) -> Any:
@@ -149,7 +171,7 @@ def session(model: onnx.ModelProto, *, plain: bool) -> ort.InferenceSession:
     )
 
 
-def hosts(directory: Path) -> dict[str, Host]:
+def hosts(directory: Path, assume: Sequence[str]) -> dict[str, Host]:
     """Return a host with all passes for ONNX Runtime, and one with the README's pass."""
     passes = directory / "npu" / "npu" / "custom_fusion_passes"
     passes.mkdir(parents=True)
@@ -160,15 +182,15 @@ def hosts(directory: Path) -> dict[str, Host]:
     (directory / "ort" / "onnxruntime").symlink_to(ROOT / "vendors" / "onnxruntime")
     every = Host(HostOptions(vendors=[directory / "ort"], plugins=False)).passes
     names = [spec.name for spec in every if spec.vendor == "onnxruntime"]
-    return {
-        "ort": Host(HostOptions(vendors=[directory / "ort"], plugins=False, enable=names)),
-        "npu": Host(HostOptions(vendors=[directory / "npu"], plugins=False)),
-    }
+    ort_only = HostOptions(vendors=[directory / "ort"], plugins=False, enable=names, assume=assume)
+    npu_only = HostOptions(vendors=[directory / "npu"], plugins=False, assume=assume)
+    return {"ort": Host(ort_only), "npu": Host(npu_only)}
 
 
-def describe(proto: onnx.ModelProto, inputs: Feed | None, row: Row) -> None:
+def describe(proto: onnx.ModelProto, inputs: Feed | None, assume: Sequence[str], row: Row) -> None:
     """Count what is described, and recompute it."""
-    model = Model(proto)
+    model = Model(onnx.ModelProto.FromString(proto.SerializeToString()))
+    model.assume(assume)
     infer_model(model)
     for graph in model.graphs:
         views = Views.shared(graph)
@@ -196,12 +218,26 @@ def describe(proto: onnx.ModelProto, inputs: Feed | None, row: Row) -> None:
 def check(path: Path) -> Row:
     """Return the row of a file."""
     proto, row = onnx.load(path), Row()
-    copy = onnx.ModelProto.FromString(proto.SerializeToString())
-    examples = list(feeds(path.with_suffix("").with_suffix(".npz")))
-    describe(copy, next((feed for what, feed in examples if "random" in what), examples[0][1]), row)
+    example = path.with_suffix("").with_suffix(".npz")
+    examples, assume = list(feeds(example)), equalities(proto, example)
+    inputs = next((feed for what, feed in examples if "random" in what), examples[0][1])
+    describe(proto, inputs, assume, row)
+    if row.refusals:
+        not_empty = Row()
+        describe(proto, inputs, [*assume, "sizes >= 1"], not_empty)
+        if not_empty.described > row.described:
+            row = not_empty
+            assume.append("sizes >= 1")
+            examples = [
+                (what, feed)
+                for what, feed in examples
+                if all(array.size for array in feed.values())
+            ]
+    if assume:
+        row.notes.append(f"--assume {', '.join(assume)}")
     results: dict[str, onnx.ModelProto] = {}
     with tempfile.TemporaryDirectory() as directory:
-        for name, host in hosts(Path(directory)).items():
+        for name, host in hosts(Path(directory), assume).items():
             try:
                 results[name], report = host.run(
                     onnx.ModelProto.FromString(proto.SerializeToString())
