@@ -27,10 +27,10 @@ def last(actual: Any) -> Findings:
 
 
 def test_damaged_files_are_compiled_well_or_refused() -> None:
-    actual = last(run(seed=0, files=500))
+    actual = last(run(seed=0, files=200))
     assert actual.wrong == {}
-    assert actual.counts["compiled"] > 50
-    assert actual.counts["refused with 3"] > 50
+    assert actual.counts["compiled"] > 20
+    assert actual.counts["refused with 3"] > 20
 
 
 def test_the_seeds_are_compiled_all(tmp_path: Path) -> None:
