@@ -20,7 +20,9 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_recorded_texts_are_printed_as_they_were_read": 11,
     },
     "plugins/linalg/tests/kernels/test_build.py": {
+        "test_a_damaged_library_in_the_cache_is_built_again": 0,
         "test_builds_at_once_leave_one_complete_file": 0,
+        "test_shapes_before_and_after_1_24": 2,
     },
     "plugins/linalg/tests/kernels/test_numbers.py": {
         "test_a_last_axis_that_is_split": 5,
@@ -63,7 +65,7 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_a_plan_has_the_annotations_that_it_completes": 7,
     },
     "plugins/sharding/tests/test_corpus.py": {
-        "test_a_split_model_is_equal_and_sends_the_predicted_bytes": 3,
+        "test_a_split_model_is_equal_and_sends_the_predicted_bytes": ("mobilenetv2.ts",),
     },
     "plugins/sharding/tests/test_elimination.py": {
         "test_it_finds_the_minimum_of_an_integer_program": 3,
@@ -71,12 +73,14 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "plugins/sharding/tests/test_launch.py": {
         "test_no_rank_is_left_after_a_timeout": 0,
         "test_no_rank_is_left_when_what_started_it_is_killed": 0,
+        "test_the_other_dialects_run_in_processes": 0,
+        "test_two_swapped_ranks_give_wrong_numbers": 0,
     },
     "plugins/sharding/tests/test_padding.py": {
         "test_random_chains_are_equal_with_padding": 7,
     },
     "plugins/sharding/tests/test_partition.py": {
-        "test_the_split_is_equal_and_sends_the_predicted_bytes": 2,
+        "test_the_split_is_equal_and_sends_the_predicted_bytes": 5,
     },
     "plugins/sharding/tests/test_propagation.py": {
         "test_random_graphs_have_the_solutions_of_brute_force": 7,
@@ -99,35 +103,44 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     },
     "plugins/zoo/tests/test_command.py": {
         "test_a_model_is_not_blamed_for_kills_from_outside": 0,
+        "test_a_model_that_takes_too_long": 0,
+        "test_a_process_that_dies_between_two_models_costs_none": 0,
         "test_a_process_that_leaves_without_a_result_is_noticed": 0,
     },
     "tests/backend/test_backend_data.py": {
         "test_cases_that_the_list_lacks": 0,
         "test_chance_is_no_expected_output": 0,
-        "test_expected_outputs_and_true_types": 97,
+        "test_expected_outputs_and_true_types": 0,
         "test_nearly_all_cases_run": 0,
     },
     "tests/benchmarks/test_benchmarks.py": {
         "test_a_pass_rewrites_the_same_sites_by_itself_and_explained": 3,
         "test_each_task_rewrites_every_site_and_keeps_the_numbers": 5,
     },
+    "tests/cli/test_provider.py": {
+        "test_nodes_that_fall_back_to_the_cpu_are_named": 3,
+    },
     "tests/diagnose/bisect/test_run.py": {
         "test_a_planted_bug_is_found_at_its_match": 3,
         "test_a_thousand_nodes_take_few_runs": 0,
     },
     "tests/diagnose/check_pass/test_effects.py": {
-        "test_what_a_pass_forgets_unseen_is_listed": 3,
+        "test_what_a_pass_forgets_unseen_is_listed": 5,
     },
     "tests/diagnose/check_pass/test_forms.py": {
         "test_a_fold_that_forgets_training_is_wrong_in_each_form_of_it": 0,
         "test_a_pass_that_forgets_all_of_a_window_is_wrong": 0,
-        "test_a_pass_that_forgets_an_attribute_is_wrong": ("AveragePool-count_include_pad",),
+        "test_a_pass_that_forgets_an_attribute_is_wrong": 0,
         "test_a_pass_that_forgets_an_optional_input_is_wrong": 3,
         "test_instances_on_which_an_attribute_matters_are_built": 3,
+        "test_what_was_not_varied_is_listed_and_the_engine_named": 0,
     },
     "tests/diagnose/check_pass/test_run.py": {
+        "test_a_condition_that_only_a_changed_instance_gets_past": 0,
         "test_a_decompose_pass_is_checked_on_each_form_of_its_operator": 2,
-        "test_a_fold_of_one_constant_for_each_channel_is_checked": 2,
+        "test_a_fold_of_one_constant_for_each_channel_is_checked": 0,
+        "test_a_fold_of_weights_is_checked_where_all_of_them_are_constant": 0,
+        "test_a_pass_of_single_numbers_is_checked": 0,
         "test_a_planted_bug_is_found_without_a_model": 3,
         "test_every_shipped_pass_fires_on_each_of_its_patterns_and_is_right": 23,
         "test_what_is_wrong_is_said": 5,
@@ -140,12 +153,13 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_what_loads_and_runs_before_does_after": 7,
     },
     "tests/fuzz/test_fuzz.py": {
+        "test_a_bug_in_a_rewrite_is_seen": 3,
         "test_a_bug_in_the_matcher_is_seen_by_the_oracle": 0,
         "test_a_case_that_hangs_or_dies_is_told_and_the_others_run": 0,
         "test_whatever_is_rewritten_every_check_holds": 11,
     },
     "tests/fuzz/test_half.py": {
-        "test_models_with_bodies_convert": 7,
+        "test_models_with_bodies_convert": 0,
     },
     "tests/half/test_bodies.py": {
         "test_bodies_have_types_that_agree": 5,
@@ -170,12 +184,12 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_every_element_type_keeps_its_bits": 11,
     },
     "tests/hostile/test_environment.py": {
+        "test_odd_environments_change_nothing": 3,
         "test_standard_output_that_is_full_is_an_error": 3,
+        "test_streams_that_are_closed_from_the_start": 3,
     },
     "tests/hostile/test_faults.py": {
-        "test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was": (
-            "constants as nodes",
-        ),
+        "test_an_error_at_any_line_of_a_rewrite_leaves_the_graph_as_it_was": 0,
     },
     "tests/hostile/test_generators.py": {
         "test_a_graph_keeps_its_lines": 7,
@@ -184,13 +198,19 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     },
     "tests/hostile/test_imports.py": {
         "test_ranks_of_a_split_model": 0,
+        "test_workers_of_a_zoo": 0,
     },
     "tests/hostile/test_methods.py": {
         "test_a_method_that_raises_is_named_with_its_file_and_the_node_and_undone": 5,
         "test_a_pattern_may_be_deeper_than_python_s_stack": 0,
+        "test_patterns_that_are_none": 3,
+        "test_replacements_that_are_none": 3,
+    },
+    "tests/hostile/test_names.py": {
+        "test_a_model_with_such_names_is_compiled": 5,
     },
     "tests/hostile/test_process_state.py": {
-        "test_streams_that_vendor_code_closed_still_tell_what_went_wrong": 2,
+        "test_streams_that_vendor_code_closed_still_tell_what_went_wrong": 3,
         "test_what_vendor_code_changes_is_put_back": 11,
     },
     "tests/hostile/test_save_faults.py": {
@@ -199,7 +219,10 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/hostile/test_system.py": {
         "test_a_process_that_is_killed_while_it_saves_leaves_a_model_with_its_weights": 7,
         "test_a_signal_ends_the_compile_with_one_line": 5,
-        "test_two_processes_that_save_to_one_output_mix_nothing": 2,
+        "test_two_processes_that_save_to_one_output_mix_nothing": 3,
+    },
+    "tests/hostile/test_terminal.py": {
+        "test_names_are_escaped": 3,
     },
     "tests/hostile/test_vendor_files.py": {
         "test_a_file_that_does_not_load_is_named_and_skipped": 5,
@@ -211,8 +234,17 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/ir/test_effective.py": {
         "test_engines_accept_each_value_that_the_table_writes": 5,
     },
+    "tests/ir/test_memory.py": {
+        "test_all_generations_are_collected_seldom_and_a_large_model_is_frozen": 3,
+    },
     "tests/ir/test_tensors.py": {
         "test_external_data": 7,
+    },
+    "tests/ir/test_wide.py": {
+        "test_a_compile_walks_through_a_wide_node_equally_often_at_any_width": 3,
+    },
+    "tests/optimizing/test_apart.py": {
+        "test_the_result_is_the_same_byte_by_byte": 2,
     },
     "tests/optimizing/test_corpus.py": {
         "test_what_any_writes_runs_as_the_model_did": ("bert_sdpa.dynopt",),
@@ -220,13 +252,23 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/optimizing/test_half.py": {
         "test_a_product_out_of_range_is_named": 2,
     },
+    "tests/optimizing/test_run.py": {
+        "test_further_vendors_take_no_operators_of_the_target": 2,
+        "test_the_kind_of_model_stays_and_the_interface_too": 2,
+    },
     "tests/optimizing/test_targets.py": {
+        "test_a_fusion_that_fails_at_the_size_to_measure_with_is_dropped": 0,
+        "test_cpu_has_the_faster_form_of_residual_norms": 3,
         "test_openvino_fuses_equal_biases_into_their_convolutions": 3,
         "test_what_any_writes_loads_in_openvino_and_computes_the_same": 3,
+    },
+    "tests/page/test_page.py": {
+        "test_hostile_texts_stay_texts": 3,
     },
     "tests/passes/cleanup/test_cleaner.py": {
         "test_corpus": 5,
         "test_models": 5,
+        "test_the_result_does_not_depend_on_hashing": 0,
     },
     "tests/passes/cleanup/test_random_graphs.py": {
         "test_numbers_stay": 5,
@@ -246,6 +288,10 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     "tests/rewrite/test_migration.py": {
         "test_one_pattern_and_one_replacement_at_every_opset": 11,
     },
+    "tests/shortest/test_lines.py": {
+        "test_attention_of_each_layer_is_found_and_the_numbers_stay": ("gpt2.ts-12", "vit.ts-12"),
+        "test_silu_of_each_layer_is_found_and_the_numbers_stay": 0,
+    },
     "tests/test_corpus.py": {  # one model of each family, of both exporters
         "test_an_output_compiled_again_is_the_same": (
             "bert.ts", "gpt2.dynopt", "vit.dynopt", "resnet50.ts", "mobilenetv2.dyn", "llama.ts",
@@ -258,10 +304,10 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         ),
     },
     "tests/test_docs.py": {
-        "test_the_blocks_of_a_page_run": ("docs/tutorial.md", "docs/tools.md"),
+        "test_the_blocks_of_a_page_run": ("docs/tutorial.md",),
     },
     "tests/test_downstream.py": {
-        "test_a_tool_takes_the_output_of_a_model": 5,
+        "test_a_tool_takes_the_output_of_a_model": 7,
     },
     "tests/test_models.py": {
         "test_an_output_compiled_again_is_the_same": 5,
@@ -358,13 +404,16 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
         "test_instances_and_changes_of_the_pattern_keep_their_numbers": 0,
     },
     "tests/vendors/test_beside_each_other.py": {
-        "test_as_many_layers_are_fused_with_more_vendors": 2,
+        "test_as_many_layers_are_fused_with_more_vendors": 4,
     },
     "tests/vendors/test_inner_tensors.py": {
-        "test_an_inner_tensor_that_is_an_output_keeps_its_numbers": 23,
+        "test_an_inner_tensor_that_is_an_output_keeps_its_numbers": 47,
     },
     "tests/vendors/test_precision.py": {
         "test_float64_keeps_its_digits": 5,
+    },
+    "tests/vendors/test_proofs.py": {
+        "test_no_rewrite_of_a_corpus_model_is_unproven": 3,
     },
     "tests/verify/test_compare.py": {
         "test_real_models_run_on_what_is_made_for_them": 5,
@@ -374,5 +423,8 @@ SHARES: dict[str, dict[str, int | tuple[str, ...]]] = {
     },
     "tests/verify/test_planted.py": {
         "test_faults_of_bert_are_found_and_its_compiles_pass": 0,
+    },
+    "tests/verify/test_tolerance.py": {
+        "test_small_errors_in_a_deep_network_show": 0,
     },
 }  # fmt: skip
