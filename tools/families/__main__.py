@@ -3,10 +3,12 @@
     python -m tools.families DIR [NAME...] [--all-vendors] [--opset N]
 
 Sizes that the caller means to be one, as all pasts, and that the exporter names apart, are assumed to
-be equal; that none is 0 is assumed where only that describes more. For each file: Softmax operators that a description covers, recomputed in float64; those that the vendor onnxruntime
-and the passes of gehost_semantic's README replace; rotations and the operators RotaryEmbedding; the largest difference
-of the outputs in runs with masks to the right, left, at random, of one row and of all, with batches 0, 1 and 3,
-lengths 1 and 13 (twice the example's and one), and pasts of 0, 3 and 11. Exit code 1 where a number is wrong.
+be equal; that none is 0 is assumed where only that describes more. For each file: Softmax operators
+that a description covers, recomputed in float64; those that the vendor onnxruntime and the passes of
+gehost_semantic's README replace; rotations and the operators RotaryEmbedding; the largest difference
+of the outputs in runs with masks to the right, left, at random, of one row and of all, with batches
+0, 1 and 3, lengths 1 and 13 (twice the example's and one), pasts of 0, 3 and 11, and as exported.
+Exit code 1 where a number is wrong.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def feeds(path: Path) -> Iterator[tuple[str, Feed]]:
         name: example[of].shape[int(axis)] for of, own in axes.items() for axis, name in own.items()
     }
     long = {name: 2 * size + 1 for name, size in sizes.items()} | {"batch": 3}
-    runs: list[tuple[str, dict[str, int]]] = [("", long), ("batch 1", long | {"batch": 1})]
+    runs: list[tuple[str, dict[str, int]]] = [("long", long), ("batch 1", long | {"batch": 1})]
     if set(sizes) - {"batch"}:
         runs.append(("length 1", dict.fromkeys(sizes, 1) | {"batch": 3}))
     if "past" in sizes:
@@ -112,6 +114,7 @@ def feeds(path: Path) -> Iterator[tuple[str, Feed]]:
                 feed
                 | {name: mask[:, : feed[name].shape[1]].astype(feed[name].dtype) for name in masks},
             )
+    yield "as exported", example  # traces may have its sizes alone
 
 
 def exported(path: Path) -> tuple[Feed, dict[str, dict[str, str]]]:
