@@ -22,6 +22,16 @@ def _same(views: Reader, node: Node, _: Value) -> View | None:
     return views.of(node.input(0))
 
 
+def _dropout(views: Reader, node: Node, value: Value) -> View | None:
+    """Its first result in inference mode; before opset 7 that is the attribute ``is_test``."""
+    mode = node.input(2)
+    if mode is None:
+        drops = (node.graph.model.opset() or 0) < 7 and not node.attrs.get("is_test", 0)
+    else:
+        drops = views.numbers.fill(mode, views) != 0
+    return None if drops or value.index else views.of(node.input(0))
+
+
 CASTS = ("Cast", "CastLike")
 
 
@@ -291,7 +301,7 @@ LAYOUTS: Mapping[str, Rule] = {
     "Cast": _cast,
     "CastLike": _cast,
     "Div": _scaled,
-    "Dropout": _same,
+    "Dropout": _dropout,
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,

@@ -159,3 +159,35 @@ def test_an_operator_that_no_output_reads_proves_nothing() -> None:
     body = "t = Transpose <perm = [0, 2, 1]> (x)\nw = MatMul (t, z)\ny = Neg (x)"
     views, _, _ = view_of(body, "float[b, s, 12] x, float[b, u, 5] z")
     assert views.extents.read("u") != views.extents.read("s")
+
+
+DROPOUTS = {
+    # opset, nodes, and whether y is x
+    "inference": (13, "y = Dropout (x)", True),
+    "mode off": (13, "y = Dropout (x, ratio, off)", True),
+    "mode computed": (13, "mode = Not (on) y = Dropout (x, ratio, mode)", True),
+    "mode on": (13, "y = Dropout (x, ratio, on)", False),
+    "mode cast": (13, "mode = Cast <to = 9> (one) y = Dropout (x, ratio, mode)", False),
+    "mode of the caller": (13, "y = Dropout (x, ratio, training)", False),
+    "the mask": (13, "d, m = Dropout (x) y = Cast <to = 1> (m)", False),
+    "opset 7": (7, "y = Dropout (x)", True),
+    "opset 6": (6, "y = Dropout (x)", False),
+    "opset 6, test": (6, "y = Dropout <is_test = 1> (x)", True),
+}
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_a_dropout_is_its_input_where_it_drops_nothing(name: str) -> None:
+    opset, nodes, is_x = DROPOUTS[name]
+    model = Model(
+        onnx.parser.parse_model(
+            f"""<ir_version: 8, opset_import: ["" : {opset}]> g (float[2, 3] x, bool training)
+            => (float[2, 3] y) <float ratio = {{0.5}}, bool on = {{1}}, bool off = {{0}},
+            int64 one = {{1}}> {{ {nodes} }}"""
+        )
+    )
+    infer_model(model)
+    y = model.graph.outputs[0]
+    view = Views(model.graph).of(y)
+    assert view is not None
+    assert (view.base is model.graph.inputs[0]) == is_x
