@@ -8,7 +8,7 @@ from math import inf, lcm
 
 from gehost.errors import UsageError
 from gehost.sizes.size import ALL, Algebra
-from gehost.sizes.texts import is_name, names, parsed
+from gehost.sizes.texts import is_name, names, parsed, renamed
 
 _FACT = re.compile(r"(.+?)\s*(==|<=|>=|<|>)\s*(.+)")
 _MULTIPLE = re.compile(r"(.+?)\s*%\s*(\d+)")
@@ -30,9 +30,49 @@ def name_of(fact: str) -> str:
 
 
 def assume_all(scope: Algebra, declared: Iterable[str]) -> None:
-    """Take facts in any order: those that define a name use others, so they come last."""
-    for fact in sorted(declared, key=lambda fact: "==" in fact and _MULTIPLE.match(fact) is None):
-        assume(scope, fact)
+    """Take facts in any order.
+
+    Facts about names that are equal are about the first of them. A name is defined before the sizes
+    that use it.
+
+    Raises:
+        UsageError: as ``assume``.
+    """
+    facts = list(declared)
+    first = _first_names(facts)
+    definitions: list[tuple[str, str]] = []
+    for fact in (renamed(fact, first) for fact in facts):
+        name, right = _equality(fact)
+        if not name:
+            assume(scope, fact)
+        elif name != right and (name, right) not in definitions:
+            definitions.append((name, right))
+    while definitions:
+        rest = {name for name, _ in definitions}
+        ready = (pair for pair in definitions if not rest.intersection(names(pair[1])))
+        name, right = pair = next(ready, definitions[0])
+        definitions.remove(pair)
+        assume(scope, f"{name} == {right}")
+    for name, one in first.items():
+        if name != one:
+            scope.define(name, scope.symbol(one))
+
+
+def _equality(fact: str) -> tuple[str, str]:
+    """Return the name and the size that a fact has as equal, two empty texts for another fact."""
+    match = _FACT.fullmatch(fact.strip())
+    is_one = match is not None and match[2] == "==" and not _MULTIPLE.fullmatch(match[1])
+    return (match[1], match[3]) if match is not None and is_one else ("", "")
+
+
+def _first_names(facts: Iterable[str]) -> dict[str, str]:
+    """Return for each name that equals another one the first of all that are equal."""
+    first: dict[str, str] = {}
+    for left, right in map(_equality, facts):
+        if left and is_name(left) and is_name(right):
+            one, other = first.setdefault(left, left), first.setdefault(right, right)
+            first.update({name: one for name, old in first.items() if old == other})
+    return first
 
 
 def assume(scope: Algebra, fact: str) -> None:
@@ -51,6 +91,8 @@ def assume(scope: Algebra, fact: str) -> None:
         if (relation, right) != ("==", "0"):
             raise UsageError(f"{where}: a remainder other than 0", hint=_FORMS)
         name = multiple[1]
+    if relation == "==" and name in names(right):
+        raise UsageError(f'{where}: "{name}" is on both sides')
     if name in scope.symbols():
         raise UsageError(f'{where}: "{name}" is in use; facts come before sizes')
     number = int(right) if right.isdecimal() else None

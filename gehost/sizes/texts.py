@@ -194,6 +194,11 @@ def names(text: str) -> list[str]:
     ]
 
 
+def renamed(text: str, new: Mapping[str, str]) -> str:
+    """Return an expression of a user with other names."""
+    return _NAME_OR_QUOTED.sub(lambda match: new.get(match[1], match[0]), text)
+
+
 def _unquoted(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 

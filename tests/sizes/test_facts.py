@@ -68,3 +68,35 @@ def test_a_multiple_is_written_by_its_name() -> None:
     assert str(2 * past * scope.symbol("seq")) == scope.written(2 * past * scope.symbol("seq"))
     assert scope.parse(str(past + 3)) is past + 3
     assert scope.divides(2, past + 4) is Answer.YES
+
+
+EQUAL = (["a == b", "a == c"], ["a == b", "b == c"], ["a == b", "c == b"], ["b == a", "c == b"])
+
+
+@pytest.mark.parametrize("facts", EQUAL, ids=" and ".join)
+def test_equal_names_are_one_in_any_order(facts: list[str]) -> None:
+    more = ["c <= 7", "total == b + n", "total == c + n", "n == k + 1", "b % 2 == 0"]
+    for own in ([*facts, *more], [*more, *facts], [*facts, *more][::-1]):
+        scope = Scope()
+        scope.assume_all(own)
+        a, b, c, total, k = map(scope.symbol, ("a", "b", "c", "total", "k"))
+        assert a is b is c
+        assert total is a + k + 1
+        assert scope.bounds(b) == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (["a == b", "a <= 3", "b >= 4"], "no value"),
+        (["a == a + 1"], "both sides"),
+        (["a == b", "a == b + 1"], "both sides"),
+        (["a == b + 1", "b == a + 1"], "in use"),
+        (["a == n + 1", "a == n + 2"], "in use"),
+        (["a == b", "b == 3", "a == 4"], "in use"),
+    ],
+)
+def test_facts_that_contradict_each_other_are_refused(facts: list[str], message: str) -> None:
+    for own in (facts, facts[::-1]):
+        with pytest.raises(UsageError, match=message):
+            Scope().assume_all(own)
