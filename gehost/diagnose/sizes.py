@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +15,7 @@ from gehost.host.host import Host
 from gehost.host.report import Report
 from gehost.ir.model import Model
 from gehost.options import HostOptions
-from gehost.sizes import Known, Origin, Scope, is_invented
+from gehost.sizes import Origin, Scope, fact_for, is_invented
 from gehost.spelling import counted
 
 _STAGE = "kAfterInferShape"
@@ -49,7 +47,9 @@ def show_sizes(path: str, options: HostOptions) -> str:
     lines += ["", "not fused, as not proven" if refused else "no pass refused an unproven size"]
     for (name, reason), count in sorted(refused.items(), key=lambda row: (-row[1], row[0])):
         lines.append(f"  {count} × {name}: {reason}")
-        lines += [f"      unlocked by {fact}" for fact in _facts(reason, scope)]
+        match = next(filter(None, (pair.search(reason) for pair in _PAIRS)), None)
+        fact = match and fact_for(scope, *match.groups())
+        lines += [f'      unlocked by --assume "{fact}"'] if fact else []
     lines += _if_not_empty(path, options, unnamed, _rewrites(report))
     return "\n".join(map(_one_line, [f"{path}: {lines[0]}", *lines[1:]]))
 
@@ -116,32 +116,3 @@ def _listed(model: Model) -> tuple[list[str], Scope, int]:
         if what == "names":
             lines += [f"  {name} = {size}" for name, size in symbols.items() if str(size) != name]
     return lines, scope, len(sections["unnamed"])
-
-
-def _facts(reason: str, scope: Scope) -> Iterator[str]:
-    """Yield an option that makes the two sizes of a refusal equal."""
-    names = [name for name in scope.symbols() if not is_invented(name)]
-    for pair in _PAIRS:
-        match = pair.search(reason)
-        if match is None:
-            continue
-        texts = match.groups()
-        parts = {str(part): None for text in texts for part in _parts(scope, scope.parse(text))}
-        parts |= {name: None for text in texts for name in sorted(scope.names_in(text))}
-        for name, part in product(names, parts):
-            inside = scope.names_in(part)
-            if name == part or name in inside or any(map(is_invented, inside)):
-                continue
-            trial = Scope()
-            trial.assume(f"{name} == {part}")
-            trial.declare(names)
-            if trial.parse(texts[0]) == trial.parse(texts[1]):
-                yield f'--assume "{name} == {part}"'
-                return
-
-
-def _parts(scope: Scope, size: Known) -> list[Known]:
-    """Return a size and the operands of functions in it."""
-    if isinstance(size, int):
-        return [size]
-    return [size, *[arg for m, _ in size.terms for i in m for arg in scope.atoms[i].args]]

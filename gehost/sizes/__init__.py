@@ -8,6 +8,7 @@ from gehost.sizes.facts import is_fact, name_of
 from gehost.sizes.scope import Scope
 from gehost.sizes.size import Algebra, Answer, Dim, Known, Origin, Size
 from gehost.sizes.texts import is_invented
+from gehost.sizes.unlock import fact_for
 
 __all__ = [
     "Algebra",
@@ -17,6 +18,7 @@ __all__ = [
     "Origin",
     "Scope",
     "Size",
+    "fact_for",
     "is_fact",
     "is_invented",
     "lengths",

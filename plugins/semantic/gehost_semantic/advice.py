@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 
+from gehost import Model
+from gehost import sizes as algebra
+
 _UNPROVEN = re.compile(r": ([^:]+) is not known to equal ([^:]+)$")
 _NAME = re.compile(r"[A-Za-z_]\w*\b(?!\()")
-_SPREAD = re.compile(r"broadcast\((\w+), (\w+)\) is not known|to equal broadcast\((\w+), (\w+)\)$")
+_UNNAMED = re.compile(r"\?\d+")
+_NOT_EMPTY = "sizes >= 1"
 _QUANTIZED = "a quantized attention, which no kernel of floats computes: fuse, then quantize"
 _ADVICE = (
     # the sentence that a refusal holds, and what helps
@@ -15,21 +19,40 @@ _ADVICE = (
     ("made by DequantizeLinear", _QUANTIZED),
     ("made by MatMulInteger", _QUANTIZED),
     ("made by QLinearMatMul", _QUANTIZED),
-    ("is not known", "export with fixed ranks, or fix the sizes that Reshape computes: --dim"),
+    ("is not known to equal", "fix the sizes that differ: --dim"),
+    (
+        "made by Reshape, is not known",
+        "give Reshape a constant shape, or fix the length of its second input: --dim",
+    ),
+    (
+        "is not known",
+        "no option fixes a rank: check that the model runs, and export it otherwise (dynamo=True)",
+    ),
     (
         "no product of q and k leads",
         "nothing to do unless it is attention: then move that operator",
     ),
-    ("no product reads them", "nothing to do if it is a router or a classifier"),
-    ("clipped from above", "remove the upper bound from the model: no kernel has one"),
+    (
+        'Concat "',
+        "nothing to do: no kernel takes a sink; as one more key, with the value 0, it is attention",
+    ),
+    ('ScatterND "', "export with dynamo=True, or add a bias that is 0 elsewhere"),
+    (
+        "no product reads them",
+        "nothing to do if it is a router or a classifier; in attention, mask the scores instead",
+    ),
+    ("clipped from above", "remove the Clip from the model: no kernel has bounds"),
     ("what it gives is scaled again", "scale q or k instead, before the cap"),
     ("after a mask or another one", "cap the scores once, before the mask"),
     ("it is not positive", "negate q in the model, and make the scale positive"),
     ("after a mask or a softcap", "scale q or k instead, before the mask"),
-    ("sums other axes", "nothing to do: the product sums no axis of the Softmax"),
+    (
+        "sums other axes",
+        "nothing to do if that mixes heads; in attention, set the axis of the Softmax to the keys'",
+    ),
     ("both operands of the product have", "nothing to do: it is no attention over keys"),
     ("not over an axis of one operand", "nothing to do: it is no attention over keys"),
-    ("over several axes", "compile with --opset 13, whose Softmax is over one axis"),
+    ("over several axes", "nothing to do: below opset 13 it normalizes these together"),
     ("scaled before their product", "scale v or the result in the model: the numbers are the same"),
     ("changed before their product", "apply it to the scores, if it is a mask"),
     ("no number", "fill with one number in the model, as -inf"),
@@ -47,33 +70,39 @@ _ADVICE = (
 )
 
 
-def advised(reason: str) -> str:
-    """Return a refusal with what helps."""
+def advised(reason: str, model: Model) -> str:
+    """Return a refusal with the origins of its unnamed sizes, and what helps."""
     unproven = _UNPROVEN.search(reason)
     if unproven is not None and "?" in unproven[0]:
-        return (
-            f'{reason}; if no input is empty, --assume "sizes >= 1" may name these sizes; '
-            "--dim fixes those of inputs"
-        )
-    fact = unproven and (_spread(reason) or _equality(*unproven.groups()))
+        return f"{reason}{_origins(unproven[0], model.sizes)}; {_named_by(model)}"
+    fact = unproven and algebra.fact_for(model.sizes, *unproven.groups())
+    # of parts of a minimum an equality may help that is no proof by itself
+    fact = fact or (unproven and "(" in unproven[0] and _names(*unproven.groups()))
     if fact:
-        return f'{reason}; if they are equal, compile with --assume "{fact}"'
+        return f'{reason}; if that holds, compile with --assume "{fact}"'
     result = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
     return f"{reason}; {result}" if result else reason
 
 
-def _spread(reason: str) -> str:
-    """Return the equality of the two sizes that broadcast, if a refusal is about that."""
-    match = _SPREAD.search(reason)
-    return " == ".join(name for name in match.groups() if name) if match else ""
+def _origins(text: str, scope: algebra.Scope) -> str:
+    names = dict.fromkeys(_UNNAMED.findall(text))
+    return ", where " + " and ".join(
+        f"{name} is {scope.described(scope.parse(name))}" for name in names
+    )
 
 
-def _equality(left: str, right: str) -> str:
-    """Return the equality for ``--assume``: of the names that one side alone has, or of a name."""
+def _named_by(model: Model) -> str:
+    """Return what may name sizes that inference could not."""
+    options: list[str] = []
+    if _NOT_EMPTY not in model.facts:
+        options.append(f'if no input is empty, --assume "{_NOT_EMPTY}" may name these sizes')
+    if any(isinstance(dim, str) for value in model.graph.inputs for dim in value.shape or ()):
+        options.append("--dim fixes those of inputs")
+    return "; ".join(options) or "nothing to do: only a run knows these sizes"
+
+
+def _names(left: str, right: str) -> str:
+    """Return the equality of the names that one of two sizes alone has, if each has one."""
     names = [set(_NAME.findall(text)) for text in (left, right)]
     own, other = names[0] - names[1], names[1] - names[0]
-    if len(own) == len(other) == 1:
-        return f"{own.pop()} == {other.pop()}"
-    if left in own:
-        return f"{left} == {right}"
-    return f"{right} == {left}" if right in other else ""
+    return f"{own.pop()} == {other.pop()}" if len(own) == len(other) == 1 else ""

@@ -222,6 +222,10 @@ class Attention:
         )
         parts = [f"{self.softmax.label}: {operands} -> {self.result_layout()}"]
         parts.append(f"scale {self.scale:.4g}")
+        parts += [
+            f'{"divided by" if divides else "times"} "{tensor.value.name}"'
+            for tensor, divides in self.scales
+        ]
         if self.softcap is not None:
             parts.append(f"softcap {self.softcap:g}")
         parts += [str(limit) for limit in self.mask.limits]

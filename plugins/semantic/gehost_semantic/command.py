@@ -52,7 +52,11 @@ def lines(model: Model) -> list[str]:
         for node, answer in answers
     ]
     count = sum(not isinstance(answer, str) for _, answer in answers)
-    return [*results, f"{count} of {len(answers)} Softmax operators are attention"]
+    inside = sum(
+        node.op_type == "Softmax" for function in model.proto.functions for node in function.node
+    )
+    more = f"; {inside} more in functions of the model: --inline-functions" if inside else ""
+    return [*results, f"{count} of {len(answers)} Softmax operators are attention{more}"]
 
 
 def _answers(model: Model) -> list[tuple[Node, Attention | str]]:
@@ -71,7 +75,7 @@ def _answers(model: Model) -> list[tuple[Node, Attention | str]]:
             try:
                 results.append((softmax, finder.find(softmax)))
             except Refused as refusal:
-                results.append((softmax, advised(str(refusal))))
+                results.append((softmax, advised(str(refusal), model)))
     return results
 
 

@@ -102,8 +102,9 @@ class _Search:
         self._softmax = softmax
         self._atoms = Atoms(views.extents)
         value, shape = softmax.inputs[0], views.shape(softmax.inputs[0])
-        if value is None or shape is None:
-            raise Refused("scores", "their rank is not known")
+        assert value is not None
+        if shape is None:
+            raise Refused("scores", _first_unknown(value))
         self._scores = value
         self._size = total(shape)
         self._top = self._atoms.axes(shape)
@@ -134,7 +135,7 @@ class _Search:
         keys = set(atoms.leaves(self._top[axis]))
         summed = set(atoms.leaves(scores.summed))
         if set(atoms.leaves(v.summed)) != keys:
-            raise Refused("values", "their product sums other axes than the Softmax")
+            raise Refused("values", f"{_named(use.node)} sums other axes than the Softmax is over")
         q, k, values = map(atoms.operand, (scores.left, scores.right, v.right))
         if keys.intersection(q.atoms) and keys.intersection(k.atoms):
             raise Refused("softmax", "it is over an axis that both operands of the product have")
@@ -150,7 +151,7 @@ class _Search:
     def _up(self) -> tuple[list[_Step], _Product]:
         path = self._lead(self._scores, 0)
         if path is None:
-            raise Refused("scores", f"no product of q and k leads to them, {self._blocks()}")
+            raise Refused("scores", self._blocks())
         axes, value = [list(axis) for axis in self._top], self._scores
         steps: list[_Step] = []
         for node, slot in path:
@@ -205,14 +206,29 @@ class _Search:
         value = self._scores
         while True:
             view = self._views.of(value)
-            node = None if view is None else view.base.producer
-            name = value.name if view is None else view.base.name
-            if node is None:
-                return f'but "{name}"'
-            operand = node.input(0) if node.op in _STEPS or node.op == "Cast" else None
+            base = value if view is None else view.base
+            node = base.producer
+            operand = None
+            if node is not None and node.op in (*_STEPS, "Cast"):
+                operand = node.input(0)
             if operand is None or operand.is_constant:
-                return f'but "{name}", made by {node.op}'
+                break
             value = operand
+        if node is None:
+            return f'no product of q and k leads to them, but "{base.name}"'
+        if node.op not in _PRODUCTS and any(map(self._after_product, node.inputs)):
+            return f'{node.op} "{base.name}" changes them after a product'
+        return f'no product of q and k leads to them, but "{base.name}", made by {node.op}'
+
+    def _after_product(self, value: Value | None, depth: int = _DEPTH) -> bool:
+        """Whether steps and layout operators alone stand between a tensor and a product."""
+        view = self._views.of(value)
+        node = None if view is None else view.base.producer
+        if node is None or not depth:
+            return False
+        return node.op in _PRODUCTS or (
+            node.op in _STEPS and self._after_product(node.input(0), depth - 1)
+        )
 
     def _rank(self, way: Sequence[tuple[Node, int | None]]) -> tuple[bool, int, bool, int]:
         """Prefer a product as large as the scores, of two computed tensors, plain, in few steps."""
@@ -316,10 +332,11 @@ class _Search:
         for dim, axis in ((a[-2], axes[-2]), (b[-1], axes[-1])):
             atoms.unify(axis, flat(dim), "product: a size of its result")
         outer = axes[:-2]
-        for dims in (a[:-2], b[:-2]):
+        for dims, base in ((a[:-2], view.base), (b[:-2], other.base)):
+            what = f'product: a size of the batch of "{base.name}"'
             for dim, axis in zip(dims, outer[len(outer) - len(dims) :], strict=True):
                 if dim:
-                    atoms.unify(axis, flat(dim), "product: a size of its batch")
+                    atoms.unify(axis, flat(dim), what)
         return _Product(*operands, flat(a[-1]), factor)
 
     def _einsum(
@@ -564,6 +581,18 @@ class _Search:
         if isinstance(step, _Selected):
             return Select(self._atoms.operand(step.operand), step.keeps, step.fill)
         return step
+
+
+def _first_unknown(value: Value) -> str:
+    """Name the first tensor on the way to one whose rank is not known."""
+    while True:
+        node = value.producer
+        inputs = () if node is None else node.inputs
+        before = next((v for v in inputs if v is not None and v.shape is None), None)
+        if before is None:
+            producer = "" if node is None else f", made by {node.op},"
+            return f'the rank of "{value.name}"{producer} is not known'
+        value = before
 
 
 def _named(node: Node) -> str:

@@ -235,7 +235,7 @@ class AttentionFusionPass(SemanticFusionPass[AttentionCall]):
             try:
                 descriptions.append(finder.find(softmax))
             except Refused as refusal:
-                yield softmax, Refused(Refusal.of(advised(str(refusal))))
+                yield softmax, Refused(Refusal.of(advised(str(refusal), graph.model)))
         for description in descriptions:
             try:
                 yield (

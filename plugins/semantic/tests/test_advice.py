@@ -39,10 +39,10 @@ CASES = {
     ),
     "exp": (
         K + "x0 = MatMul (q, kt) x = Exp (x0) " + X + "y = MatMul (p, v)", Q,
-        'but "x", made by Exp', "move that operator",
+        'Exp "x" changes them after a product', "no kernel has this step",
     ),
     "clipped": (
-        S + "z = Clip (x, minus, two) " + P, Q, "scores: they are clipped", "remove the upper bound",
+        S + "z = Clip (x, minus, two) " + P, Q, "scores: they are clipped", "remove the Clip",
     ),
     "capped twice": (
         S + "c = Tanh (x) z0 = Mul (c, two) z = Tanh (z0) " + P, Q, "softcap: ", "cap the scores once",
@@ -71,12 +71,12 @@ CASES = {
     "repeated": (
         K + "x0 = MatMul (q, kt) z = Expand (x0, n) " + P,
         "float[b, 1, s, 8] q, float[b, 1, t, 8] k, float[b, 4, t, 6] v, int64[4] n",
-        'but "z", made by Expand', "unless it is attention",
+        'Expand "z" changes them after a product', "no kernel has this step",
     ),
     "rank": (
         "q = Reshape (a, n) x = MatMul (q, kt) " + X + "y = MatMul (p, v)",
         "float[c] a, int64[r] n, float[b, 8, t] kt, float[b, t, 6] v",
-        "their rank is not known", "fixed ranks",
+        'the rank of "q", made by Reshape, is not known', "a constant shape",
     ),
     "transposed probabilities": (
         S + X + "r = Transpose <perm = [0, 1, 3, 2]> (p) y = MatMul (r, v)", SQUARE,
@@ -118,15 +118,45 @@ CASES = {
         "is not known to equal", "--assume",
     ),
     "several axes": (
-        S + "p = Softmax <axis = 2> (x) y = MatMul (p, v)", Q, "it is over several axes", "--opset 13",
+        S + "p = Softmax <axis = 2> (x) y = MatMul (p, v)", Q, "it is over several axes", "nothing to do",
     ),
 }  # fmt: skip
 
 
+STEPS = {
+    # what stands between a product and the Softmax, and what helps
+    "a sink": (
+        "w = Concat <axis = -1> (x, sink) d = Concat <axis = 2> (k, first)",
+        'Concat "w" changes them after a product; nothing to do: no kernel takes a sink',
+    ),
+    "a write": (
+        "w = ScatterND (x, places, rows) d = Identity (k)",
+        'ScatterND "w" changes them after a product; export with dynamo=True',
+    ),
+    "a rounding": (
+        "w = Round (x) d = Identity (k)", 'Round "w" changes them after a product; nothing to do',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_between_product_and_softmax_is_named(name: str) -> None:
+    nodes, sentence = STEPS[name]
+    model = Model(
+        parse(
+            f"""<ir_version: 9, opset_import: ["" : 18]> g ({Q}, float[b, 4, s, 1] sink,
+            float[b, 4, 1, 8] first, int64[i, 4] places, float[i] rows) => (float[?] y) {{
+                {K} x = MatMul (q, kt) {nodes} p = Softmax <axis = -1> (w) y = MatMul (p, d) }}"""
+        )
+    )
+    infer_model(model)
+    assert sentence in lines(model)[0]
+
+
 LENGTHS = {
     # the mask of a layer with keys of n + past and values of n + more; what helps, one after the other
-    "of another name": ("m = Identity (l)", ["total == more + n", "past == more"]),
-    "of another past": ("m = Concat <axis = 2> (r, l0)", ["past == more"]),
+    "of another name": ("m = Identity (l)", ["total == more + n", "more == past"]),
+    "of another past": ("m = Concat <axis = 2> (r, l0)", ["more == past"]),
     "not known": ("m = Compress <axis = 2> (l, c)", ["sizes >= 1"]),
 }
 

@@ -260,7 +260,7 @@ REFUSALS = {
     "softmax over queries": (
         PLAIN + REST.replace("-1", "2") % "scaled",
         QKV,
-        "values: their product sums other axes than the Softmax",
+        'values: MatMul "y" sums other axes than the Softmax is over',
     ),
     "no product below": (
         PLAIN + "p = Softmax <axis = -1> (scaled)\ny = Neg (p)",
@@ -287,7 +287,7 @@ REFUSALS = {
         f"{QKV}, float[s, t] mask",
         "scale: a tensor, after a mask or a softcap",
     ),
-    "sigmoid": (PLAIN + "all = Sigmoid (scaled)" + REST % "all", QKV, "scores: no product"),
+    "sigmoid": (PLAIN + "all = Sigmoid (scaled)" + REST % "all", QKV, 'scores: Sigmoid "all" changes them after a product'),
     "a mask that widens": (
         PLAIN + "all = Add (scaled, mask)" + REST % "all",
         f"{QKV.replace('[b,', '[1,')}, float[3, 4, s, t] mask",

@@ -85,6 +85,32 @@ def test_a_softmax_without_products_says_so() -> None:
     reason, total = lines(model)
     assert reason == (
         'y: no attention: probabilities: no product reads them, but the output "y"; '
-        "nothing to do if it is a router or a classifier"
+        "nothing to do if it is a router or a classifier; in attention, mask the scores instead"
     )
     assert total == "0 of 1 Softmax operators are attention"
+
+
+def test_a_softmax_in_a_function_is_counted() -> None:
+    model = Model(
+        parse(
+            """<ir_version: 9, opset_import: ["" : 18, "own" : 1]>
+            g (float[b, 8] x) => (float[b, 8] y) { y = own.Weights (x) }
+            <domain: "own", opset_import: ["" : 18]> Weights (x) => (y) { y = Softmax (x) }"""
+        )
+    )
+    infer_model(model)
+    assert lines(model) == [
+        "0 of 0 Softmax operators are attention; 1 more in functions of the model: --inline-functions"
+    ]
+
+
+def test_a_tensor_that_scales_is_named() -> None:
+    model = Model(
+        parse(
+            f"""{HEAD}(float[b, s, 8] q, float[b, t, 8] k, float[t] each) => (float[?] y) {{
+            n = Transpose <perm = [0, 2, 1]> (k) x = MatMul (q, n) z = Div (x, each)
+            p = Softmax <axis = -1> (z) y = MatMul (p, k) }}"""
+        )
+    )
+    infer_model(model)
+    assert 'scale 1, divided by "each"' in lines(model)[0]
