@@ -271,6 +271,8 @@ def check(path: Path, way: Way) -> Row:
         original = session(proto, plain=True)
     except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class
         row.notes = [f"the runtime does not load the export: {' '.join(str(error).split())[:200]}"]
+        row.notes += row.wrong  # gehost may refuse it, too
+        row.wrong = []
         return row
     names = [output.name for output in original.get_outputs()]
     expectations: list[tuple[str, Feed, Feed]] = []
