@@ -208,9 +208,7 @@ class _Search:
             view = self._views.of(value)
             base = value if view is None else view.base
             node = base.producer
-            operand = None
-            if node is not None and node.op in (*_STEPS, "Cast"):
-                operand = node.input(0)
+            operand = node.input(0) if node is not None and node.op in (*_STEPS, "Cast") else None
             if operand is None or operand.is_constant:
                 break
             value = operand
