@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,10 @@ from gehost.host.report import Report, op_counts
 from gehost.ir.bodies import node_lists
 from gehost.ir.inline import inline_functions
 from gehost.ir.model import Model
+from gehost.ir.node import op_name
 from gehost.kernels import Target
 from gehost.options import HostOptions
+from gehost.spelling import counted
 from gehost.verify import Runner, find_feeds
 from gehost.verify.feeds import without_weights
 from gehost.verify.retype import inferred
@@ -45,9 +47,7 @@ def in_half(model: Model, options: HostOptions, feeds: _Feeds | None, report: Re
     with report.timed("half"):
         proto = inlined(before := model.flush())
         if proto is not before:
-            count = len(before.functions) - len(proto.functions)
-            counted = "1 function" if count == 1 else f"{count} functions"
-            report.notes.append(f"half: {counted} of the model inlined")
+            report.notes.append(_inlined_note(before, proto, model.new_functions))
             model = Model(proto, path=model.path)
         if options.verify and feeds is None:
             runner = Runner(model.flush(), base_dir=model.base_dir, libraries=options.ort_libraries)
@@ -80,6 +80,24 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     if all(_has_kernel(model, function) for function in model.functions):
         return model
     return inline_functions(model, keep=partial(_has_kernel, model))
+
+
+def _inlined_note(
+    before: onnx.ModelProto, after: onnx.ModelProto, of_passes: Collection[str]
+) -> str:
+    """Count the functions that were inlined, and name those that passes had written."""
+    left, own = (
+        {op_name(one.domain, one.name, one.overload) for one in proto.functions}
+        for proto in (after, before)
+    )
+    note = f"half: {counted(len(own - left), 'function')} of the model inlined"
+    lost = sorted({op.partition("__")[0] for op in (own - left) & set(of_passes)})
+    if not lost:
+        return note
+    return (
+        f"{note}, and with them {', '.join(lost)} of passes: to keep these, convert with --half "
+        "first, and compile the result"
+    )
 
 
 def _has_kernel(model: onnx.ModelProto, function: onnx.FunctionProto) -> bool:

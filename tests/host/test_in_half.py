@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,47 @@ def test_a_fill_that_an_output_holds_is_exact_or_refused(
         lowest = Runner(half).run({"x": feed, "k": np.array(True)})["z"].min()
         assert lowest == np.float32(fill)
         assert any(item.data_type == onnx.TensorProto.FLOAT16 for item in half.graph.initializer)
+
+
+OWN = """
+from gehost import CustomPassStage, EsGraphBuilder, Pattern, PatternFusionPass, REG_FUSION_PASS, es, ops
+
+@ops.register("acme::Opposite")
+def opposite(x):
+    return es.Neg(x)
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class OppositePass(PatternFusionPass):
+    def Patterns(self):
+        builder = EsGraphBuilder("p")
+        return [Pattern(builder.BuildAndReset([es.Neg(es.Abs(builder.CreateInput(0)))]))]
+
+    def Replacement(self, match):
+        builder = EsGraphBuilder("r")
+        x = builder.CreateInput(0)
+        return builder.BuildAndReset([es.op("acme::Opposite")(es.Abs(x))])
+"""
+
+
+def test_operators_of_passes_that_are_inlined_are_named(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    model = parse(
+        """<ir_version: 9, opset_import: ["": 17]> g (float[2] x) => (float[2] y) {
+            a = Abs (x) y = Neg (a) }"""
+    )
+    options = HostOptions(half=True, plugins=False)
+    result, report = Host(replace(options, pass_paths=[tmp_path / "own.py"])).run(model)
+    (note,) = (note for note in report.notes if "inlined" in note)
+    assert note == (
+        "half: 1 function of the model inlined, and with them acme::Opposite of passes: "
+        "to keep these, convert with --half first, and compile the result"
+    )
+    assert [node.op_type for node in result.graph.node][:2] == ["Abs", "Neg"]
+
+    half, _ = Host(options).run(model)
+    own = HostOptions(plugins=False, pass_paths=[tmp_path / "own.py"], verify=True)
+    result, _ = Host(own).run(half)
+    assert [node.op_type for node in result.graph.node] == ["Abs", "Opposite"]
 
 
 def test_functions_of_the_model_are_inlined(tmp_path: Path) -> None:

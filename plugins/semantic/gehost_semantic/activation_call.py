@@ -8,7 +8,7 @@ from typing import Any
 
 from gehost import DataType, EsGraph, EsTensor, Value, es
 from gehost_semantic.activations import Activation, ActivationKind, Gate
-from gehost_semantic.kernel_call import KernelCall, Known, number
+from gehost_semantic.kernel_call import KernelCall, Known, is_rounded, number
 
 ACTIVATION_FEATURES: Mapping[str, str] = {
     "bias": "a vector over the last axis that is added to x first (`activation.bias`)",
@@ -140,7 +140,7 @@ class ActivationCall(KernelCall):
             x = x + of["bias"]
         is_wider = own.x.dtype != own.compute
         wide = es.Cast(x, to=own.compute) if is_wider else x
-        result = function_of(own.kind, own.alpha, wide)
+        result = function_of(own.kind, own.alpha, wide, own.compute)
         if is_wider:
             assert own.x.dtype is not None
             result = es.Cast(result, to=own.x.dtype)
@@ -159,8 +159,19 @@ class ActivationCall(KernelCall):
         return (high, low) if self.gate_is_first else (low, high)
 
 
-def function_of(name: str, alpha: float, x: EsTensor) -> EsTensor:
-    """Return one of ``FUNCTIONS`` by its formula."""
+_NUMBERS: Mapping[str, tuple[float, ...]] = {
+    **dict.fromkeys(("relu", "sigmoid", "tanh", ActivationKind.SILU), ()),
+    ActivationKind.GELU: (sqrt(2.0),),
+    ActivationKind.GELU_TANH: (0.044715, sqrt(2 / pi)),
+}
+
+
+def function_of(name: str, alpha: float, x: EsTensor, dtype: DataType) -> EsTensor:
+    """Return one of ``FUNCTIONS`` by its formula; in float32 where half rounds a number of it."""
+    numbers = _NUMBERS.get(name, (alpha,))
+    if any(is_rounded(number, dtype) for number in numbers):
+        wide = function_of(name, alpha, es.Cast(x, to=DataType.FLOAT), DataType.FLOAT)
+        return es.Cast(wide, to=dtype)
     match name:
         case "relu":
             return es.Relu(x)

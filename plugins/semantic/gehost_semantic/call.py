@@ -12,7 +12,7 @@ from gehost import DataType, EsGraph, EsTensor, PassError, Refused, Value, es
 from gehost_semantic.atoms import Atom, Operand
 from gehost_semantic.attention import Add, Attention, Cache, Floor, Role, Select
 from gehost_semantic.extents import Extent, exact_int, total
-from gehost_semantic.kernel_call import KernelCall, Known, nodes_between, number
+from gehost_semantic.kernel_call import HALVES, KernelCall, Known, is_rounded, nodes_between, number
 from gehost_semantic.layouts import (
     Layout,
     is_readable,
@@ -44,7 +44,6 @@ _LOWEST = -1e30
 """A score that is replaced by at most this has no weight, and absorbs what is added to it."""
 _LOWEST_OF_HALF = -6e4
 """The same in float16, whose lowest number is -65504."""
-HALVES = frozenset((DataType.FLOAT16, DataType.BFLOAT16))
 
 
 class AttentionCall(KernelCall):
@@ -643,13 +642,18 @@ class AttentionCall(KernelCall):
                 for tensor in (k, v)
             )
         scores = es.MatMul(q, es.Transpose(k, perm=[0, 1, 3, 2]))
+        inner, own = self.score_type, self.dtype or self.score_type
+        current = own
+        if any(is_rounded(number, own) for number in (self.scale, self.softcap or 1.0)):
+            scores, current = es.Cast(scores, to=DataType.FLOAT), DataType.FLOAT
         if self.scale != 1:
             scores = es.Mul(scores, self.scale)
-        inner, own = self.score_type, self.dtype or self.score_type
-        if inner != own:
-            scores = es.Cast(scores, to=inner)
+        if current == own != inner:
+            scores, current = es.Cast(scores, to=inner), inner
         if self.softcap is not None:
             scores = es.Mul(es.Tanh(scores), self.softcap)
+        if current != inner:
+            scores = es.Cast(scores, to=inner)
         if "mask" in of:
             scores = es.Add(scores, of["mask"])
         if self.is_causal:

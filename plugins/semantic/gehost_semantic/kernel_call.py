@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+
 from gehost import (
     DataType,
     EsGraph,
@@ -22,6 +24,7 @@ from gehost import (
 )
 from gehost import Node as GraphNode
 
+HALVES = frozenset((DataType.FLOAT16, DataType.BFLOAT16))
 Known: TypeAlias = Mapping[str, ops.OpDef | None]
 """The operators of a compile by name; None for those whose body came with the model."""
 
@@ -33,6 +36,13 @@ NO_EMPTY_INPUTS = PassOption(
     "batch, lengths and images have sizes of at least 1",
     assumption=True,
 )
+
+
+def is_rounded(number: float, dtype: DataType | None) -> bool:
+    """Whether half holds another number; a kernel has it as a float, and so has its body."""
+    if dtype is None or dtype not in HALVES:
+        return False
+    return float(np.asarray(number).astype(dtype.numpy)) != number
 
 
 def empty_problem(sizes: Mapping[str, object], *, assumed: bool) -> str:

@@ -189,4 +189,6 @@ class LinearCall(KernelCall):
         result = es.MatMul(of["x"], weight)
         if "bias" in of:
             result = result + of["bias"]
-        return function_of(self.activation, self.alpha, result) if self.activation else result
+        if not self.activation:
+            return result
+        return function_of(self.activation, self.alpha, result, self.dtype or DataType.FLOAT)

@@ -295,7 +295,7 @@ class NormCall(KernelCall):
         if own.result.dtype is not None and own.result.dtype != dtype:
             result = es.Cast(result, to=own.result.dtype)
         if self.activation:
-            result = function_of(self.activation, self.alpha, result)
+            result = function_of(self.activation, self.alpha, result, own.result.dtype or dtype)
         return result, total
 
     def _normalized(self, x: EsTensor) -> EsTensor:

@@ -413,6 +413,13 @@ def _check_settings(own: SemanticFusionPass[Any], name: str) -> None:
             f"takes: there is no feature {unknown[0]!r}; there are {', '.join(own.features)}",
             subject=name,
         )
+    layouts: Mapping[str, str] = getattr(own, "layouts", PLAIN)
+    strange = sorted(set(layouts) - set(PLAIN))
+    if strange:
+        raise PassError(
+            f"layouts: there is no tensor {strange[0]!r}; there are {', '.join(PLAIN)}",
+            subject=name,
+        )
     base = next(cls for cls in type(own).__mro__ if cls.__module__ == __name__)
     settings = [setting for setting in _SETTINGS if hasattr(base, setting)]
     for attribute, value in vars(type(own)).items():

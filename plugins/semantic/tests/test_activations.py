@@ -9,7 +9,16 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from gehost import REG_FUSION_PASS, CustomPassStage, EsTensor, PassError, es, infer_model
+from gehost import (
+    REG_FUSION_PASS,
+    CustomPassStage,
+    EsTensor,
+    Host,
+    HostOptions,
+    PassError,
+    es,
+    infer_model,
+)
 from gehost.ir.model import Model
 from gehost.testing import parse, run_pass
 from gehost_semantic import Activation, ActivationCall, ActivationFusionPass, Views
@@ -280,3 +289,44 @@ def test_a_kind_that_does_not_exist_is_named() -> None:
     wrong = REG_FUSION_PASS(stage=AFTER)(type("Wrong", (Plain,), {"kind": "relu"}))
     with pytest.raises(PassError, match="there is no 'relu'; there are gelu, gelu tanh"):
         run_pass(model(*FORMS["silu"][1:]), wrong)
+
+
+GELU = """
+from gehost import REG_FUSION_PASS, CustomPassStage, es
+from gehost_semantic import ActivationFusionPass, LinearFusionPass
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class NpuLinear(LinearFusionPass):
+    takes = {"bias", "gelu"}
+
+    def Replacement(self, linear):
+        return es.op("npu::Linear")(
+            linear.x, linear.weight, linear.bias, activation=linear.activation
+        )
+
+@REG_FUSION_PASS(stage=CustomPassStage.kAfterInferShape)
+class NpuGelu(ActivationFusionPass):
+    kind = "gelu"
+
+    def Replacement(self, activation):
+        return es.op("npu::Gelu")(activation.x)
+"""
+
+
+@pytest.mark.parametrize("body", ["z = Neg (x)", "m = MatMul (x, w) z = Add (m, b)"])
+def test_a_body_in_half_has_the_numbers_of_the_kernel(tmp_path: Path, body: str) -> None:
+    """Half rounds the root of 2; ONNX's Gelu, and a kernel, compute with the number itself."""
+    folder = tmp_path / "npu" / "custom_fusion_passes"
+    folder.mkdir(parents=True)
+    (folder / "gelu.py").write_text(GELU)
+    weights = [str((n % 7 - 3) / 8) for n in range(64)]
+    model = parse(
+        f"""<ir_version: 9, opset_import: ["": 20]> g (float[4, 8] x) => (float[4, 8] y)
+        <float[8, 8] w = {{{",".join(weights)}}}, float[8] b = {{{",".join(weights[:8])}}}>
+        {{ {body} y = Gelu (z) }}"""
+    )
+    half, _ = Host(HostOptions(half=True, plugins=False)).run(model)
+    host = Host(HostOptions(vendors=[tmp_path], plugins=False, verify=True))
+    result, _ = host.run(half)
+    assert {node.op_type for node in result.graph.node} <= {"Neg", "Gelu", "Linear"}
+    assert len(result.functions) == 1

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.numpy_helper
+import onnx.parser
 import onnxruntime as ort
 import pytest
 
 from gehost import (
     REG_FUSION_PASS,
     CustomPassStage,
+    DataType,
     EsTensor,
     Host,
     HostOptions,
@@ -438,3 +441,44 @@ def test_a_function_is_searched_where_it_is_inlined(vendors: Vendors) -> None:  
     after, _ = Host(options).run(onnx.ModelProto.FromString(before.SerializeToString()))
     assert len(calls(after)) == 1
     assert_equal(before, after, {"b": 3, "s": 4, "t": 6})
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_a_scale_that_half_cannot_hold_stays_a_float_in_the_body(
+    half: str,
+    vendors: Vendors,  # noqa: F811
+) -> None:
+    """As dynamo writes it: a constant of half on q and on k, whose product is none."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]> g ({QKV.replace("float", half)})
+        => ({half}[b, 4, s, 6] y) {{ a = Mul (q, r) b = Mul (k, r)
+            t = Transpose <perm = [0, 1, 3, 2]> (b) z = MatMul (a, t)
+            p = Softmax <axis = -1> (z) y = MatMul (p, v) }}"""
+    )
+    dtype = DataType.FLOAT16 if half == "float16" else DataType.BFLOAT16
+    root = np.asarray(0.59460355).astype(dtype.numpy)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(root, "r"))
+    vendors.write("acme/flash.py", FILE)
+    host = Host(HostOptions(vendors=[vendors.root], plugins=False, verify=half == "float16"))
+    result, report = host.run(model)
+    assert [record.replaced for record in report.passes] == [1]
+    (body,) = result.functions
+    scales = [node for node in body.node if node.op_type == "Mul"]
+    assert scales
+    casts = [node for node in body.node if node.op_type == "Cast"]
+    assert casts[0].attribute[0].i == onnx.TensorProto.FLOAT
+
+
+def test_layouts_of_no_tensor_are_refused(vendors: Vendors) -> None:  # noqa: F811
+    code = FILE.replace(
+        "    def Replacement", '    layouts = {"out": "b s (h v)"}\n\n    def Replacement'
+    )
+    vendors.write("acme/flash.py", code)
+    with pytest.raises(
+        PassError, match="layouts: there is no tensor 'out'; there are q, k, v, result"
+    ):
+        Host(HostOptions(vendors=[vendors.root], plugins=False)).run(
+            parse(
+                f'<ir_version: 9, opset_import: ["" : 18]> g ({QKV}) => (float[b, 4, s, 6] y) {{{PLAIN + REST % "scaled"} }}'
+            )
+        )
