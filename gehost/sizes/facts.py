@@ -55,7 +55,7 @@ def assume_all(scope: Algebra, declared: Iterable[str]) -> None:
         assume(scope, f"{name} == {right}")
     for name, one in first.items():
         if name != one:
-            scope.define(name, scope.symbol(one))
+            assume(scope, f"{name} == {one}")
 
 
 def _equality(fact: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gehost.errors import UsageError
 from gehost.sizes.scope import Scope
 from gehost.sizes.size import Known
 from gehost.sizes.texts import is_invented
@@ -44,6 +45,9 @@ def _parts(scope: Scope, size: Known) -> list[Known]:
 
 def _proves(fact: str, texts: tuple[str, str], names: list[str]) -> bool:
     trial = Scope()
-    trial.assume_all([fact])
+    try:
+        trial.assume_all([fact])
+    except UsageError:  # a name that an option cannot have, as with a space
+        return False
     trial.declare(names)
     return trial.parse(texts[0]) == trial.parse(texts[1])

@@ -100,3 +100,10 @@ def test_facts_that_contradict_each_other_are_refused(facts: list[str], message:
     for own in (facts, facts[::-1]):
         with pytest.raises(UsageError, match=message):
             Scope().assume_all(own)
+
+
+def test_equal_names_come_before_sizes() -> None:
+    scope = Scope()
+    scope.symbol("b")
+    with pytest.raises(UsageError, match='"b" is in use'):
+        scope.assume_all(["a == b"])

@@ -39,3 +39,12 @@ def test_a_name_of_inference_is_in_no_fact() -> None:
     size = scope.keyed("computed")
     scope.declare(["t"])
     assert fact_for(scope, "t", str(size)) == ""
+
+
+@pytest.mark.parametrize("name", ["batch size", 'a"b', "1x", "a==b", "x,y", "s<t", "", "sizes"])
+def test_names_of_any_text_are_no_error(name: str) -> None:
+    scope = Scope()
+    scope.declare([name, "t"])
+    fact = fact_for(scope, str(scope.symbol(name)), "t")
+    if fact:
+        Scope().assume_all([fact])
