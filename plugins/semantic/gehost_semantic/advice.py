@@ -33,10 +33,10 @@ _ADVICE = (
         "nothing to do unless it is attention: then move that operator",
     ),
     (
-        'Concat "',
+        'scores: Concat "',
         "nothing to do: no kernel takes a sink; as one more key, with the value 0, it is attention",
     ),
-    ('ScatterND "', "export with dynamo=True, or add a bias that is 0 elsewhere"),
+    ('scores: ScatterND "', "export with dynamo=True, or add a bias that is 0 elsewhere"),
     (
         "no product reads them",
         "nothing to do if it is a router or a classifier; in attention, mask the scores instead",
@@ -70,14 +70,16 @@ _ADVICE = (
 )
 
 
-def advised(reason: str, model: Model) -> str:
-    """Return a refusal with the origins of its unnamed sizes, and what helps."""
+def advised(reason: str, model: Model, *, tries: bool = False) -> str:
+    """Return a refusal with the origins of its unnamed sizes, and what helps.
+
+    ``tries``: also facts that a trial must prove, milliseconds each: not in a compile.
+    """
     unproven = _UNPROVEN.search(reason)
     if unproven is not None and "?" in unproven[0]:
         return f"{reason}{_origins(unproven[0], model.sizes)}; {_named_by(model)}"
-    fact = unproven and algebra.fact_for(model.sizes, *unproven.groups())
-    # of parts of a minimum an equality may help that is no proof by itself
-    fact = fact or (unproven and "(" in unproven[0] and _names(*unproven.groups()))
+    fact = algebra.fact_for(model.sizes, *unproven.groups()) if unproven and tries else ""
+    fact = fact or (unproven and _equality(*unproven.groups()))
     if fact:
         return f'{reason}; if that holds, compile with --assume "{fact}"'
     result = next((advice for sentence, advice in _ADVICE if sentence in reason), "")
@@ -101,8 +103,18 @@ def _named_by(model: Model) -> str:
     return "; ".join(options) or "nothing to do: only a run knows these sizes"
 
 
-def _names(left: str, right: str) -> str:
-    """Return the equality of the names that one of two sizes alone has, if each has one."""
+def _equality(left: str, right: str) -> str:
+    """Return the equality for ``--assume`` that the texts of two sizes show.
+
+    Of parts of a function, as a minimum, one may help that does not make them one by itself.
+    """
     names = [set(_NAME.findall(text)) for text in (left, right)]
     own, other = names[0] - names[1], names[1] - names[0]
-    return f"{own.pop()} == {other.pop()}" if len(own) == len(other) == 1 else ""
+    if len(own) == len(other) == 1:
+        (a,), (b,) = own, other
+        terms = re.sub(rf"\b{re.escape(a)}\b", b, left).split(" + ")
+        if "(" in left + right or sorted(terms) == sorted(right.split(" + ")):
+            return f"{a} == {b}"
+    if left in own:
+        return f"{left} == {right}"
+    return f"{right} == {left}" if right in other else ""

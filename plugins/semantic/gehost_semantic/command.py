@@ -75,7 +75,7 @@ def _answers(model: Model) -> list[tuple[Node, Attention | str]]:
             try:
                 results.append((softmax, finder.find(softmax)))
             except Refused as refusal:
-                results.append((softmax, advised(str(refusal), model)))
+                results.append((softmax, advised(str(refusal), model, tries=True)))
     return results
 
 

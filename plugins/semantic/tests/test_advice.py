@@ -13,6 +13,7 @@ from gehost.diagnose.explain.run import explain
 from gehost.diagnose.sizes import show_sizes
 from gehost.ir.model import Model
 from gehost.testing import parse, run_pass
+from gehost_semantic.advice import advised
 from gehost_semantic.command import lines
 from plugins.semantic.tests.test_passes import FILE as FLASH
 from plugins.semantic.tests.test_passes import Kernel
@@ -195,6 +196,42 @@ def test_the_length_of_a_mask_may_be_equal(
     _, report = Host(replace(options, assume=facts)).run(path)
     (record,) = (record for record in report.passes if record.name == "NpuFlashAttention")
     assert record.replaced == 1
+
+
+SIZES = {
+    # two sizes, and the equality that their texts show
+    ("t", "u + 1"): "t == u + 1",
+    ("past + s", "more + s"): "past == more",
+    ("2*t", "2*u"): "t == u",
+    ("past + s", "min(s + 3, more + s)"): "past == more",
+    ("t + 1", "u + s"): "",
+    ("t + 1", "u + 2"): "",
+}
+
+
+@pytest.mark.parametrize(("left", "right"), SIZES)
+def test_a_compile_tries_no_facts(left: str, right: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gehost.sizes.fact_for", None)
+    model = Model(
+        parse(
+            '<ir_version: 9, opset_import: ["" : 18]> g (float[t] x) => (float[t] y) { y = Neg (x) }'
+        )
+    )
+    text = advised(f'scores: a size of "x": {left} is not known to equal {right}', model)
+    assert text.partition('--assume "')[2].rstrip('"') == SIZES[left, right]
+
+
+def test_a_concat_of_probabilities_is_no_sink() -> None:
+    model = Model(
+        parse(
+            f"""<ir_version: 9, opset_import: ["" : 18]> g ({Q}) => (float[?] y) {{
+            {S} p = Softmax <axis = -1> (x) y = Concat <axis = 0> (p, p) }}"""
+        )
+    )
+    infer_model(model)
+    reason = lines(model)[0]
+    assert 'no product reads them, but Concat "y"' in reason
+    assert "sink" not in reason
 
 
 QUANTIZED = {
